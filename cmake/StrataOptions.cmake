@@ -1,0 +1,30 @@
+# Build type, language level, warnings, sanitizers.
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
+endif()
+option(STRATA_BUILD_TESTS "Build the tests (needs GoogleTest)" ON)
+option(STRATA_WERROR "Treat warnings as errors" OFF)
+set(STRATA_SANITIZE "" CACHE STRING "address (with undefined), thread, or empty")
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+
+# Contracted multiply-adds would make bits depend on the instruction set: where one happens is
+# written in the code (std::fma) or does not happen.
+add_compile_options(-Wall -Wextra -ffp-contract=off -fno-math-errno)
+if(STRATA_WERROR)
+  add_compile_options(-Werror)
+endif()
+
+if(STRATA_SANITIZE STREQUAL "address")
+  add_compile_options(-fsanitize=address,undefined -fno-omit-frame-pointer -fno-sanitize-recover=undefined -g)
+  add_link_options(-fsanitize=address,undefined)
+elseif(STRATA_SANITIZE STREQUAL "thread")
+  add_compile_options(-fsanitize=thread -fno-omit-frame-pointer -g)
+  add_link_options(-fsanitize=thread)
+elseif(NOT STRATA_SANITIZE STREQUAL "")
+  message(FATAL_ERROR "STRATA_SANITIZE is address, thread or empty, not '${STRATA_SANITIZE}'")
+endif()

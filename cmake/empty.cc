@@ -1,0 +1,1 @@
+// scaffolding: removed when every folder has sources

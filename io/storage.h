@@ -1,0 +1,73 @@
+// Storage: one rank's preallocated space on NVMe, read and written directly (no page cache).
+//
+// Vocabulary: a *request* is one transfer between an AlignedSpan and a byte range of the storage; an
+// *IoGroup* counts requests so that somebody can wait for all of them. Requests complete in any
+// order; two that overlap and are not ordered by a wait() are a programmer error.
+//
+// What is guaranteed: every completion's result is checked; short transfers are continued; EINTR and
+// EAGAIN retried; a failed request fails its group, whose wait() throws an IoError naming operation,
+// path, offset, bytes and errno; a request that does not complete within the timeout is such a
+// failure, naming its age. Nothing is retried silently after a real error.
+//
+// Offsets and lengths are multiples of alignment_bytes(). Requests of any length are split here.
+// Submitting blocks while all slots are in flight (bounded) and allocates nothing.
+// Thread-safe; one IoGroup belongs to one waiting thread at a time.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "kernels/base/aligned_buffer.h"
+#include "kernels/base/trace.h"
+
+namespace strata::io {
+
+//   idle ──add──▶ pending(n) ──complete × n──▶ idle        (a failure is kept until wait() throws it)
+class IoGroup {
+ public:
+  IoGroup() = default;
+  IoGroup(const IoGroup&) = delete;
+  IoGroup& operator=(const IoGroup&) = delete;
+  ~IoGroup();  // waits for what is pending; a failure nobody waited for is dropped
+
+  // Blocks until nothing is pending; throws the first failure and forgets it.
+  void wait();
+  bool pending() const;
+
+  // For Storage implementations.
+  void add();
+  void complete(std::exception_ptr failure);
+
+ private:
+  void wait_idle(std::unique_lock<std::mutex>& lock);
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::int64_t pending_ = 0;
+  std::exception_ptr failure_;
+};
+
+struct StorageTraffic {
+  std::int64_t read_bytes = 0;
+  std::int64_t written_bytes = 0;
+};
+
+class Storage {
+ public:
+  virtual ~Storage() = default;
+
+  virtual void read(std::int64_t offset_bytes, AlignedSpan destination, IoGroup& group) = 0;
+  virtual void write(std::int64_t offset_bytes, AlignedSpan source, IoGroup& group) = 0;
+
+  virtual std::int64_t capacity_bytes() const = 0;
+  virtual std::int64_t alignment_bytes() const = 0;
+  virtual std::string description() const = 0;  // for people: engine, path, depth
+  // Bytes of completed requests since construction.
+  virtual StorageTraffic traffic() const = 0;
+};
+
+}  // namespace strata::io

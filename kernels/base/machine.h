@@ -1,0 +1,36 @@
+// The machine as a run sees it: processors it may use, memory it may take.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace strata {
+
+// Undoes a launcher's default binding of a rank to one core (OpenMPI's for ranks that nobody asked
+// to bind), so that the ranks of a host share its processors; bindings asked for by the user, by
+// Slurm or by a cpuset are left alone. Call before any thread starts. Returns a sentence for people
+// about what was done or could not be, or "".
+std::string undo_default_binding();
+
+// Processors of this process's affinity mask, in hwloc's order (NUMA node, core).
+std::vector<int> allowed_cpus();
+
+// Threads for this rank: the allowed processors, limited by the cgroup's CPU quota, divided over
+// `ranks` that share them (this rank is number `rank_of_sharing`); at least 1.
+struct CpuShare {
+  int threads = 1;
+  std::vector<int> cpus;  // to bind workers to; empty when ranks overlap
+};
+CpuShare cpu_share(int sharing_rank, int sharing_ranks);
+
+int numa_nodes();
+
+// What a new process could take: the smaller of available RAM and the room in its cgroup.
+std::int64_t available_memory_bytes();
+
+// Resident set: now, and the highest so far (VmHWM).
+std::int64_t resident_bytes();
+std::int64_t peak_resident_bytes();
+
+}  // namespace strata

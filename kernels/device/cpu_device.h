@@ -1,0 +1,132 @@
+// The `cpu` device: a backend in its own right, and the reference for the order of work.
+//
+// Each stream is a real thread (TaskThread); device memory is one mapping of the budget's size that
+// nothing else uses; compute runs in tiles on the WorkerSet. Ops reach the machine through
+// CpuStream::launch(), which runs a closure on the stream's thread.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kernels/base/failure_latch.h"
+#include "kernels/base/task_thread.h"
+#include "kernels/base/trace.h"
+#include "kernels/base/worker_set.h"
+#include "kernels/device/device.h"
+
+namespace strata {
+
+class CpuDevice;
+
+class CpuEvent final : public Event {
+ public:
+  explicit CpuEvent(FailureLatch& failure) : failure_(failure) {}
+  void synchronize() override;
+  bool done() const override;
+
+ private:
+  friend class CpuStream;
+  std::uint64_t next_generation();                // at record(), on the enqueueing thread
+  std::uint64_t enqueued_generation() const;      // at wait()
+  void complete(std::uint64_t generation);        // on the recording stream
+  void wait_for(std::uint64_t generation);        // on the waiting stream
+
+  FailureLatch& failure_;
+  mutable std::mutex mutex_;
+  std::condition_variable completed_changed_;
+  std::uint64_t enqueued_ = 0;
+  std::uint64_t completed_ = 0;
+};
+
+class CpuStream final : public Stream {
+ public:
+  CpuStream(CpuDevice& device, std::string name);
+  ~CpuStream() override;
+
+  Device& device() override;
+  const std::string& name() const override { return thread_.name(); }
+  void copy(void* destination, const void* source, std::int64_t bytes) override;
+  void fill_zero(void* destination, std::int64_t bytes) override;
+  void record(Event& event) override;
+  void wait(Event& event, WaitFor reason) override;
+  void host_task(HostTask task) override;
+  void synchronize() override;
+
+  // Runs body(device) on the stream's thread, in order; `name` is a literal, for the trace.
+  template <typename Body>
+  void launch(const char* name, Body body) {
+    thread_.post([this, name, body = std::move(body)]() mutable { run(name, body); });
+  }
+
+ private:
+  template <typename Body>
+  void run(const char* name, Body& body);
+
+  CpuDevice& device_;
+  int track_;
+  TaskThread thread_;
+};
+
+struct CpuDeviceOptions {
+  std::int64_t device_memory_bytes = 0;
+  // Test seam: waits of this kind are left out (-1: none).
+  int skip_wait_kind = -1;
+};
+
+class CpuDevice final : public Device {
+ public:
+  // All references must outlive the device. `tracer` may be null.
+  CpuDevice(const CpuDeviceOptions& options, Budget& host_budget, WorkerSet& workers,
+            FailureLatch& failure, Tracer* tracer);
+  ~CpuDevice() override;
+
+  DeviceKind kind() const override { return DeviceKind::cpu; }
+  std::string description() const override;
+  PinnedBuffer allocate_pinned(std::string tag, std::int64_t bytes) override;
+  std::unique_ptr<Stream> make_stream(std::string name) override;
+  std::unique_ptr<Event> make_event() override;
+
+  WorkerSet& workers() { return workers_; }
+  FailureLatch& failure() { return failure_; }
+  Tracer* tracer() { return tracer_; }
+  int skip_wait_kind() const { return options_.skip_wait_kind; }
+
+  // Ops keep per-device state here (compiled matmuls, scratch memory): one object of a type, owned
+  // by the device, attached at set-up.
+  void attach(std::shared_ptr<void> op_state) { op_state_ = std::move(op_state); }
+  void* op_state() const { return op_state_.get(); }
+
+ private:
+  std::byte* arena_allocate(std::int64_t bytes) override;
+  void arena_free(std::byte* data, std::int64_t bytes) noexcept override;
+
+  CpuDeviceOptions options_;
+  WorkerSet& workers_;
+  FailureLatch& failure_;
+  Tracer* tracer_;
+  std::byte* arena_ = nullptr;
+  std::mutex mutex_;
+  struct Hole {
+    std::int64_t offset_bytes;
+    std::int64_t bytes;
+  };
+  std::vector<Hole> holes_;  // sorted by offset, merged
+  std::shared_ptr<void> op_state_;
+};
+
+template <typename Body>
+void CpuStream::run(const char* name, Body& body) {
+  const TraceSpan span(device_.tracer(), track_, name);
+  body(device_);
+}
+
+// The stream as a CPU stream; a stream of another device is a programmer error.
+CpuStream& as_cpu(Stream& stream);
+
+}  // namespace strata

@@ -1,0 +1,29 @@
+// Matrix: a view of row-major device memory that ops read and write. Owns nothing.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/base/dtype.h"
+
+namespace strata::ops {
+
+struct Matrix {
+  void* data = nullptr;
+  Dtype dtype = Dtype::f32;
+  std::int64_t rows = 0;
+  std::int64_t cols = 0;
+  std::int64_t stride = 0;  // elements from one row to the next, >= cols
+
+  // Dense rows.
+  static Matrix dense(void* data, Dtype dtype, std::int64_t rows, std::int64_t cols) {
+    return {data, dtype, rows, cols, cols};
+  }
+  std::int64_t span_bytes() const {
+    return rows == 0 ? 0 : ((rows - 1) * stride + cols) * bytes_of(dtype);
+  }
+};
+
+// Whether an op that produces parameter gradients replaces what is there or adds to it.
+enum class Into : std::uint8_t { overwrite, add };
+
+}  // namespace strata::ops

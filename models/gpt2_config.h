@@ -1,0 +1,37 @@
+// The GPT-2 architecture (Radford et al. 2019): pre-norm blocks, learned positions, tied head.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "models/unit_spec.h"
+
+namespace strata::models {
+
+struct Gpt2Config {
+  std::string name;            // the preset's name or the spec as given
+  std::int64_t layers = 0;     // L
+  std::int64_t hidden = 0;     // C
+  std::int64_t heads = 0;      // H
+  std::int64_t context = 0;    // T max
+  std::int64_t vocabulary = 0; // V
+  std::int64_t head_dim() const { return hidden / heads; }
+  std::int64_t parameters() const;  // without gaps
+};
+
+inline constexpr std::int64_t kByteVocabulary = 256;
+
+// A preset (gpt2-124m, gpt2-355m, gpt2-774m, gpt2-1.5b) or a spec
+// "gpt2:layers=6,hidden=384,heads=6,context=256[,vocab=256]" (vocab defaults to bytes, 256).
+// Throws ConfigError: unknown name or key (with the nearest known one), missing or repeated key,
+// a value that is not a positive number, hidden not divisible by heads, sizes beyond limits.
+Gpt2Config parse_gpt2(std::string_view text);
+
+std::vector<std::string> gpt2_presets();
+
+// All units, in forward order: wte.0 … wte.K, wpe, h.0 … h.L-1, ln_f.
+std::vector<UnitSpec> gpt2_units(const Gpt2Config& config);
+
+}  // namespace strata::models

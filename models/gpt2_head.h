@@ -1,0 +1,67 @@
+// Final norm and the tied output head, one chunk of the vocabulary at a time.
+//
+// The order of a pass: final_norm_forward per micro-batch; then for each chunk, for each micro-batch,
+// chunk_forward; then finish_loss per micro-batch. For training once more over the chunks with
+// chunk_backward, then final_norm_backward. Logits exist for one chunk and one micro-batch.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "kernels/device/device.h"
+#include "kernels/ops/cpu_ops.h"
+#include "kernels/ops/cross_entropy.h"
+#include "kernels/ops/view.h"
+#include "models/gpt2_block.h"
+#include "models/gpt2_config.h"
+
+namespace strata::models {
+
+class Gpt2Head {
+ public:
+  Gpt2Head(const Gpt2Config& config, Dtype dtype, Batch limits);
+
+  // A head record, kept per micro-batch from the final norm to its backward:
+  //   normed (B·T, C) dtype | dnormed (B·T, C) f32 | mean, rstd (B·T) f32 | statistics 3 × (B·T) f32
+  std::int64_t record_bytes() const { return record_bytes_; }
+  // Logits of one chunk for one micro-batch, and their gradients.
+  std::int64_t workspace_bytes() const { return workspace_bytes_; }
+
+  // weights: the ln_f unit. Writes normed, mean, rstd; resets the statistics.
+  void final_norm_forward(Stream& stream, Batch batch, const std::byte* weights, const void* x,
+                          std::byte* record) const;
+  // table: rows [first_id, first_id + rows) of the token table, (rows, C).
+  void chunk_forward(Stream& stream, Batch batch, const std::byte* table, std::int64_t first_id,
+                     std::int64_t rows, std::byte* record, const std::int32_t* targets,
+                     std::byte* workspace) const;
+  void finish_loss(Stream& stream, Batch batch, std::byte* record, const std::int32_t* targets,
+                   double* loss_sum) const;
+  // dtable (rows, C) f32 = or += ; dnormed is overwritten at the first chunk (first_id == 0).
+  // `scale`: 1 / (target tokens of the whole step).
+  void chunk_backward(Stream& stream, Batch batch, const std::byte* table, float* dtable,
+                      ops::Into into, std::int64_t first_id, std::int64_t rows, std::byte* record,
+                      const std::int32_t* targets, float scale, std::byte* workspace) const;
+  // gradients: the ln_f unit, f32. dx (B·T, C) may be x itself.
+  void final_norm_backward(Stream& stream, Batch batch, const std::byte* weights, float* gradients,
+                           ops::Into into, const void* x, std::byte* record, void* dx) const;
+
+  // For sampling: logits (rows) f32 of one chunk for row `row` of the record's normed.
+  void logits_of_row(Stream& stream, const std::byte* table, std::int64_t rows,
+                     const std::byte* record, std::int64_t row, float* logits) const;
+
+  std::vector<ops::MatmulShape> matmul_shapes() const;
+  double forward_flops(Batch batch) const;  // of all chunks
+
+ private:
+  struct Record;
+  Record record_at(std::byte* record) const;
+  Gpt2Config config_;
+  Dtype dtype_;
+  Batch limits_;
+  std::int64_t chunk_rows_max_ = 0;
+  std::int64_t record_bytes_ = 0;
+  std::int64_t workspace_bytes_ = 0;
+};
+
+}  // namespace strata::models

@@ -1,0 +1,71 @@
+// Adam on the CPU: pure functions on spans, one translation unit per instruction set.
+//
+// One defined arithmetic (docs/optimizer.md): the operations, their order and where a fused
+// multiply-add happens are the same in every instruction set and in vector body and tail, so the
+// bits depend on the element alone, never on length, alignment, split into chunks or --isa.
+// Source of the method: Kingma & Ba 2015 (Adam), Loshchilov & Hutter 2019 (AdamW).
+//
+// Thread contract: no state; calls on disjoint spans may run at once.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "kernels/base/dtype.h"
+#include "kernels/base/isa.h"
+
+namespace strata::optim {
+
+enum class Method : std::uint8_t { adamw, adam };  // adam: weight decay is added to the gradient (L2)
+
+// What one step applies to every element of a group.
+struct AdamStep {
+  Method method = Method::adamw;
+  float learning_rate = 0;
+  float beta1 = 0.9f;
+  float beta2 = 0.95f;
+  float epsilon = 1e-8f;
+  float weight_decay = 0;
+  float gradient_scale = 1;  // the clip factor
+  std::int64_t step = 1;     // from 1: bias correction is computed from it, not carried along
+};
+
+// Splits of one state; all spans have the same length. Gradients are f32 or bf16 (one of the two
+// pointers is null).
+struct SplitState {
+  bf16* weight;             // in/out: working weight
+  std::int16_t* remainder;  // in/out
+  float* moment1;           // in/out
+  float* moment2;           // in/out
+  const float* gradient_f32;
+  const bf16* gradient_bf16;
+  std::int64_t elements;
+};
+
+struct F32State {
+  float* weight;
+  float* moment1;
+  float* moment2;
+  const float* gradient_f32;
+  const bf16* gradient_bf16;
+  std::int64_t elements;
+};
+
+// Returns false when an updated master left its domain (split: |master| >= 0x7F7F8000 or not finite;
+// f32: not finite). The state is then partly written and the run must end at its last commit.
+[[nodiscard]] bool adam_update(const AdamStep& step, const SplitState& state, Isa isa);
+[[nodiscard]] bool adam_update(const AdamStep& step, const F32State& state, Isa isa);
+
+// Sum of squares of one block of at most 4096 elements, in f64, in a fixed tree that does not depend
+// on isa; sets *finite to false when any element is not finite. (bf16: of the stored values.)
+double gradient_square_sum(std::span<const float> gradient, Isa isa, bool* finite);
+double gradient_square_sum(std::span<const bf16> gradient, Isa isa, bool* finite);
+
+// accumulated[i] += addend[i], f32.
+void accumulate(std::span<float> accumulated, std::span<const float> addend, Isa isa);
+// Round to nearest, ties to even.
+void round_to_bf16(std::span<bf16> destination, std::span<const float> source, Isa isa);
+// The reverse, exact.
+void widen_to_f32(std::span<float> destination, std::span<const bf16> source, Isa isa);
+
+}  // namespace strata::optim
