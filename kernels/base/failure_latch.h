@@ -8,6 +8,8 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <exception>
 #include <mutex>
 
@@ -40,5 +42,13 @@ class FailureLatch {
   std::atomic<bool> failed_{false};
   std::exception_ptr failure_;
 };
+
+// Waits on a condition variable until `ready()`, or rethrows the run's failure. The latch cannot
+// notify the variable, so it is looked at a few times a second.
+template <typename Ready>
+void wait_unless_failed(std::condition_variable& changed, std::unique_lock<std::mutex>& lock,
+                        const FailureLatch& failure, Ready ready) {
+  while (!changed.wait_for(lock, std::chrono::milliseconds(50), ready)) failure.check();
+}
 
 }  // namespace strata

@@ -1,8 +1,11 @@
 // Communicator: the ranks of a run and the collectives between them.
 //
 // Collectives work on device memory and are enqueued on a Stream, like copies: they run in that
-// stream's order, and every rank must enqueue the same ones in the same order. Host functions
-// (barrier, broadcast, all_gather_host, abort) block; they are for set-up and small values.
+// stream's order. Gathers and reduce-scatters run on different streams and in an order between the
+// two kinds that differs from rank to rank: the kinds (and the host functions) are matched
+// separately, each on a duplicated communicator of its own, and make progress at the same time. Within
+// a kind every rank must enqueue the same ones in the same order. Host functions (barrier, broadcast,
+// all_gather_host, abort) block; they are for set-up and small values.
 //
 // Rank order is part of the arithmetic: a reduce-scatter exchanges pieces and adds them here, in
 // f32, in rank order 0, 1, …, so that the size of the pieces changes no bits.
