@@ -1,0 +1,36 @@
+// Operands of CPU ops: typed rows, and their byte ranges told to ThreadSanitizer.
+#pragma once
+
+#include <cstddef>
+
+#include "kernels/base/annotate.h"
+#include "kernels/ops/view.h"
+
+namespace strata::ops::cpu {
+
+inline std::byte* row_of(const Matrix& matrix, std::int64_t row) {
+  return static_cast<std::byte*>(matrix.data) + row * matrix.stride * bytes_of(matrix.dtype);
+}
+
+// The elements alone: what lies between the rows may belong to others.
+inline void annotate_read(const Matrix& matrix) {
+  if (matrix.stride == matrix.cols) {
+    strata::annotate_read(matrix.data, matrix.span_bytes());
+    return;
+  }
+  for (std::int64_t row = 0; row < matrix.rows; ++row) {
+    strata::annotate_read(row_of(matrix, row), matrix.cols * bytes_of(matrix.dtype));
+  }
+}
+
+inline void annotate_write(const Matrix& matrix) {
+  if (matrix.stride == matrix.cols) {
+    strata::annotate_write(matrix.data, matrix.span_bytes());
+    return;
+  }
+  for (std::int64_t row = 0; row < matrix.rows; ++row) {
+    strata::annotate_write(row_of(matrix, row), matrix.cols * bytes_of(matrix.dtype));
+  }
+}
+
+}  // namespace strata::ops::cpu
