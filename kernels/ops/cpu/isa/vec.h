@@ -76,7 +76,10 @@ STRATA_INLINE F32x16 broadcast(float x) {
 
 STRATA_INLINE F32x16 load(const float* x) {
   F32x16 y;
-  __builtin_memcpy(&y, x, sizeof y);
+#pragma GCC unroll 4
+  for (int i = 0; i < kParts; ++i) {
+    __builtin_memcpy(&y.part[i], x + i * kNativeLanes, sizeof y.part[i]);
+  }
   return y;
 }
 STRATA_INLINE F32x16 load(const bf16* x) {
@@ -90,7 +93,12 @@ STRATA_INLINE F32x16 load(const bf16* x) {
   return y;
 }
 
-STRATA_INLINE void store(float* y, const F32x16& x) { __builtin_memcpy(y, &x, sizeof x); }
+STRATA_INLINE void store(float* y, const F32x16& x) {
+#pragma GCC unroll 4
+  for (int i = 0; i < kParts; ++i) {
+    __builtin_memcpy(y + i * kNativeLanes, &x.part[i], sizeof x.part[i]);
+  }
+}
 
 // Round to nearest, ties to even; a NaN stays a quiet NaN: the bits of to_bf16_nearest_even().
 STRATA_INLINE void store(bf16* y, const F32x16& x) {
