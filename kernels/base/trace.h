@@ -6,8 +6,8 @@
 // Format written: Chrome trace events ("X" events, microseconds), readable by Perfetto.
 #pragma once
 
-#include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <mutex>
 #include <string>
@@ -43,9 +43,9 @@ class Tracer {
     std::int64_t bytes;
     int track;
   };
-  std::vector<Span> spans_;
-  std::atomic<std::int64_t> recorded_{0};
   mutable std::mutex mutex_;
+  std::vector<Span> spans_;
+  std::size_t recorded_ = 0;  // spans recorded so far, the dropped ones too
   std::vector<std::string> tracks_;
 };
 
