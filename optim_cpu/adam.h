@@ -52,7 +52,9 @@ struct F32State {
 };
 
 // Returns false when an updated master left its domain (split: |master| >= 0x7F7F8000 or not finite;
-// f32: not finite). The state is then partly written and the run must end at its last commit.
+// f32: not finite) or a second moment overflowed, which would freeze its weight. All of the state is
+// then written and the run must end at its last commit. `isa` must be one that this machine runs.
+// Pointers need the alignment of their element type only.
 [[nodiscard]] bool adam_update(const AdamStep& step, const SplitState& state, Isa isa);
 [[nodiscard]] bool adam_update(const AdamStep& step, const F32State& state, Isa isa);
 

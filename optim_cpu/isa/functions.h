@@ -1,0 +1,52 @@
+// What each instruction set's translation units offer to the dispatch in adam.cc and spans.cc.
+// The files beside this one are compiled once per instruction set, in a namespace of its name; they
+// hold plain loops for the compiler to vectorise, so that one source defines the arithmetic.
+#pragma once
+
+#include <cstdint>
+
+#include "optim_cpu/adam.h"
+
+namespace strata::optim {
+
+// An AdamStep as the loop needs it, each value rounded to f32 once (docs/optimizer.md).
+struct AdamConstants {
+  float gradient_scale;
+  float coupled_decay;    // lambda for adam, 0 for adamw
+  float decoupled_decay;  // lr * lambda for adamw, 0 for adam
+  float beta1;
+  float one_minus_beta1;
+  float beta2;
+  float one_minus_beta2;
+  float step_size;          // lr / (1 - beta1^t)
+  float moment2_root_scale; // 1 / sqrt(1 - beta2^t)
+  float epsilon;
+};
+
+struct AdamFunctions {
+  bool (*split)(const AdamConstants& constants, const SplitState& state);
+  bool (*f32)(const AdamConstants& constants, const F32State& state);
+};
+
+struct SpanFunctions {
+  double (*square_sum_f32)(const float* x, std::int64_t elements);
+  double (*square_sum_bf16)(const bf16* x, std::int64_t elements);
+  void (*accumulate)(float* accumulated, const float* addend, std::int64_t elements);
+  void (*round_to_bf16)(bf16* destination, const float* source, std::int64_t elements);
+  void (*widen_to_f32)(float* destination, const bf16* source, std::int64_t elements);
+};
+
+namespace scalar {
+extern const AdamFunctions kAdamFunctions;
+extern const SpanFunctions kSpanFunctions;
+}  // namespace scalar
+namespace avx2 {
+extern const AdamFunctions kAdamFunctions;
+extern const SpanFunctions kSpanFunctions;
+}  // namespace avx2
+namespace avx512 {
+extern const AdamFunctions kAdamFunctions;
+extern const SpanFunctions kSpanFunctions;
+}  // namespace avx512
+
+}  // namespace strata::optim
