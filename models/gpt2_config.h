@@ -1,6 +1,11 @@
 // The GPT-2 architecture (Radford et al. 2019): pre-norm blocks, learned positions, tied head.
+//
+// Tensors have Hugging Face's names. Weights of linear layers are (out, in) row-major as in
+// torch.nn.Linear; Hugging Face's GPT-2 checkpoints keep them as Conv1D, which is (in, out): whoever
+// imports or exports one transposes c_attn, c_proj and c_fc.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -33,5 +38,29 @@ std::vector<std::string> gpt2_presets();
 
 // All units, in forward order: wte.0 … wte.K, wpe, h.0 … h.L-1, ln_f.
 std::vector<UnitSpec> gpt2_units(const Gpt2Config& config);
+
+// Vocabulary rows of every wte unit but the last, which may be shorter: a multiple of 64.
+std::int64_t gpt2_chunk_rows(const Gpt2Config& config);
+
+// The unit h.`layer`, and where its tensors stand in UnitSpec::tensors.
+UnitSpec gpt2_block_unit(const Gpt2Config& config, std::int64_t layer);
+enum BlockTensor : std::size_t {
+  kLn1Weight,
+  kLn1Bias,
+  kAttentionInWeight,  // c_attn (3C, C): q, k, v
+  kAttentionInBias,
+  kAttentionOutWeight,  // attn.c_proj (C, C)
+  kAttentionOutBias,
+  kLn2Weight,
+  kLn2Bias,
+  kMlpInWeight,  // c_fc (4C, C)
+  kMlpInBias,
+  kMlpOutWeight,  // mlp.c_proj (C, 4C)
+  kMlpOutBias,
+};
+
+// The unit ln_f, likewise.
+UnitSpec gpt2_final_norm_unit(const Gpt2Config& config);
+enum FinalNormTensor : std::size_t { kLnFWeight, kLnFBias };
 
 }  // namespace strata::models
