@@ -2,12 +2,16 @@
 //
 // Each stream is a real thread (TaskThread); device memory is one mapping of the budget's size that
 // nothing else uses; compute runs in tiles on the WorkerSet. Ops reach the machine through
-// CpuStream::launch(), which runs a closure on the stream's thread.
+// CpuStream::launch(), which runs a closure on the stream's thread. Copies and fills run on the
+// stream's own thread alone: they stand for copy engines, and leave the cores to the WorkerSet.
+//
+// Failure: what a stream's work throws goes to the FailureLatch, and every stream then drains:
+// compute, copies, host tasks and waits are dropped, records still complete, and synchronize()
+// rethrows the failure. So nobody waits forever, and after synchronize() nothing touches memory.
 #pragma once
 
-#include <array>
-#include <atomic>
 #include <condition_variable>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -24,6 +28,8 @@ namespace strata {
 
 class CpuDevice;
 
+// Counts its records: each wait is for one of them. Records of one event by several threads at once
+// have no order and are a programmer error. Outlives the work that was enqueued on it.
 class CpuEvent final : public Event {
  public:
   explicit CpuEvent(FailureLatch& failure) : failure_(failure) {}
@@ -34,6 +40,7 @@ class CpuEvent final : public Event {
   friend class CpuStream;
   std::uint64_t next_generation();                // at record(), on the enqueueing thread
   std::uint64_t enqueued_generation() const;      // at wait()
+  bool reached(std::uint64_t generation) const;
   void complete(std::uint64_t generation);        // on the recording stream
   void wait_for(std::uint64_t generation);        // on the waiting stream
 

@@ -46,6 +46,7 @@ enum class WaitFor : std::uint8_t {
   results_ready,       // the loss and other small outputs are complete
 };
 inline constexpr int kWaitForKinds = 11;
+const char* name_of(WaitFor reason);  // "wait: weights ready"
 
 class DeviceBuffer {
  public:
