@@ -31,7 +31,7 @@ class Gpt2Head {
   // weights: the ln_f unit. Writes normed, mean, rstd; resets the statistics.
   void final_norm_forward(Stream& stream, Batch batch, const std::byte* weights, const void* x,
                           std::byte* record) const;
-  // table: rows [first_id, first_id + rows) of the token table, (rows, C).
+  // table: rows [first_id, first_id + rows) of the token table, (rows, C); at most gpt2_chunk_rows().
   void chunk_forward(Stream& stream, Batch batch, const std::byte* table, std::int64_t first_id,
                      std::int64_t rows, std::byte* record, const std::int32_t* targets,
                      std::byte* workspace) const;
@@ -51,14 +51,17 @@ class Gpt2Head {
                      const std::byte* record, std::int64_t row, float* logits) const;
 
   std::vector<ops::MatmulShape> matmul_shapes() const;
-  double forward_flops(Batch batch) const;  // of all chunks
+  // Multiply-adds × 2 of one forward over all chunks.
+  double forward_flops(Batch batch) const;
 
  private:
   struct Record;
-  Record record_at(std::byte* record) const;
+  Record record_at(const std::byte* record, std::int64_t rows) const;
+
   Gpt2Config config_;
   Dtype dtype_;
   Batch limits_;
+  UnitSpec unit_;  // ln_f
   std::int64_t chunk_rows_max_ = 0;
   std::int64_t record_bytes_ = 0;
   std::int64_t workspace_bytes_ = 0;

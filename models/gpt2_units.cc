@@ -85,11 +85,11 @@ std::vector<UnitSpec> gpt2_units(const Gpt2Config& config) {
   const std::int64_t chunk_rows = gpt2_chunk_rows(config);
   for (std::int64_t first = 0; first < config.vocabulary; first += chunk_rows) {
     units.push_back(table_unit(fmt::format("wte.{}", first / chunk_rows), UnitRole::token_table,
-                               "wte.weight", first,
-                               std::min(chunk_rows, config.vocabulary - first), config.hidden));
+                               "wte.weight", first, std::min(chunk_rows, config.vocabulary - first),
+                               config.hidden));
   }
-  units.push_back(table_unit("wpe", UnitRole::position_table, "wpe.weight", 0, config.context,
-                             config.hidden));
+  units.push_back(
+      table_unit("wpe", UnitRole::position_table, "wpe.weight", 0, config.context, config.hidden));
   for (std::int64_t layer = 0; layer < config.layers; ++layer) {
     units.push_back(gpt2_block_unit(config, layer));
   }

@@ -1,5 +1,5 @@
-// Philox 4x32-10 (Salmon, Moraes, Dror & Shaw, "Parallel random numbers: as easy as 1, 2, 3", 2011):
-// 128 random bits as a pure function of a counter and a key.
+// Philox 4x32-10 (Salmon, Moraes, Dror & Shaw, "Parallel random numbers: as easy as 1, 2, 3",
+// 2011): 128 random bits as a pure function of a counter and a key.
 #pragma once
 
 #include <array>

@@ -51,8 +51,7 @@ void fill_normal(const TensorSpec& tensor, std::uint64_t seed, std::int64_t firs
     const auto normals = normal_block(seed, name_hash, static_cast<std::uint64_t>(block));
     const std::int64_t block_end = std::min(end, (block + 1) * kNormalsPerBlock);
     for (; index < block_end; ++index) {
-      values[index - first] =
-          static_cast<float>(std_deviation * normals[index % kNormalsPerBlock]);
+      values[index - first] = static_cast<float>(std_deviation * normals[index % kNormalsPerBlock]);
     }
   }
 }
@@ -69,11 +68,14 @@ void initial_values(const UnitSpec& unit, std::uint64_t seed, std::int64_t first
     if (begin >= end) continue;
     const std::span<float> piece = values.subspan(begin - first_element, end - begin);
     switch (tensor.initial) {
-      case Initial::zeros: break;
-      case Initial::ones: std::ranges::fill(piece, 1.0f); break;
+      case Initial::zeros:
+        break;
+      case Initial::ones:
+        std::ranges::fill(piece, 1.0f);
+        break;
       case Initial::normal:
-        fill_normal(tensor, seed,
-                    tensor.first_row * tensor.cols + (begin - tensor.offset_elements), piece);
+        fill_normal(tensor, seed, tensor.first_row * tensor.cols + (begin - tensor.offset_elements),
+                    piece);
         break;
     }
   }

@@ -1,0 +1,162 @@
+#include "models/gpt2_head.h"
+
+#include <algorithm>
+
+#include "kernels/base/error.h"
+#include "kernels/ops/layernorm.h"
+#include "kernels/ops/linear.h"
+#include "models/carver.h"
+#include "models/resident_unit.h"
+
+namespace strata::models {
+
+using ops::Into;
+using ops::Matrix;
+
+// Laid out for the largest batch; a smaller one uses the first rows of each part.
+struct Gpt2Head::Record {
+  Matrix normed;   // (M, C)
+  Matrix dnormed;  // (M, C) f32
+  float* mean;     // (M)
+  float* rstd;     // (M)
+  ops::SoftmaxStats statistics;
+
+  Record(Carver& carver, const Gpt2Config& config, Dtype dtype, Batch limits) {
+    const std::int64_t m = limits.rows();
+    normed = carver.take_matrix(dtype, m, config.hidden);
+    dnormed = carver.take_matrix(Dtype::f32, m, config.hidden);
+    mean = carver.take_f32(m);
+    rstd = carver.take_f32(m);
+    statistics = {carver.take_f32(m), carver.take_f32(m), carver.take_f32(m)};
+  }
+};
+
+namespace {
+
+// One chunk and one micro-batch.
+struct Workspace {
+  Matrix logits;   // (M, rows) f32
+  Matrix dlogits;  // (M, rows); the logits' memory when activations are f32
+
+  Workspace(Carver& carver, Dtype dtype, std::int64_t m, std::int64_t rows) {
+    logits = carver.take_matrix(Dtype::f32, m, rows);
+    dlogits = dtype == Dtype::f32 ? logits : carver.take_matrix(dtype, m, rows);
+  }
+};
+
+}  // namespace
+
+Gpt2Head::Gpt2Head(const Gpt2Config& config, Dtype dtype, Batch limits)
+    : config_(config),
+      dtype_(dtype),
+      limits_(limits),
+      unit_(gpt2_final_norm_unit(config)),
+      chunk_rows_max_(std::min(gpt2_chunk_rows(config), config.vocabulary)) {
+  Carver record;
+  Record(record, config_, dtype_, limits_);
+  record_bytes_ = record.taken_bytes();
+  Carver workspace;
+  Workspace(workspace, dtype_, limits_.rows(), chunk_rows_max_);
+  workspace_bytes_ = workspace.taken_bytes();
+}
+
+// The record's views, of the first `rows` rows.
+Gpt2Head::Record Gpt2Head::record_at(const std::byte* record, std::int64_t rows) const {
+  STRATA_CHECK(rows >= 1 && rows <= limits_.rows(), "{} rows, made for {}", rows, limits_.rows());
+  Carver carver(const_cast<std::byte*>(record));
+  Record views(carver, config_, dtype_, limits_);
+  views.normed.rows = rows;
+  views.dnormed.rows = rows;
+  return views;
+}
+
+void Gpt2Head::final_norm_forward(Stream& stream, Batch batch, const std::byte* weights,
+                                  const void* x, std::byte* record) const {
+  const std::int64_t m = batch.rows();
+  const ResidentWeights w(unit_, dtype_, weights);
+  const Record r = record_at(record, m);
+  ops::layernorm_forward(stream, r.normed, r.mean, r.rstd, read_only(x, dtype_, m, config_.hidden),
+                         w.vector(kLnFWeight), w.vector(kLnFBias));
+  ops::softmax_stats_init(stream, r.statistics, m);
+}
+
+void Gpt2Head::chunk_forward(Stream& stream, Batch batch, const std::byte* table,
+                             std::int64_t first_id, std::int64_t rows, std::byte* record,
+                             const std::int32_t* targets, std::byte* workspace) const {
+  STRATA_CHECK(rows <= chunk_rows_max_, "a chunk of {} rows, made for {}", rows, chunk_rows_max_);
+  const Record r = record_at(record, batch.rows());
+  Carver carver(workspace);
+  const Workspace chunk(carver, dtype_, batch.rows(), rows);
+  ops::linear_forward(stream, chunk.logits, r.normed,
+                      read_only(table, dtype_, rows, config_.hidden), nullptr);
+  ops::softmax_stats_update(stream, r.statistics, chunk.logits, targets, first_id);
+}
+
+void Gpt2Head::finish_loss(Stream& stream, Batch batch, std::byte* record,
+                           const std::int32_t* targets, double* loss_sum) const {
+  const std::int64_t m = batch.rows();
+  ops::cross_entropy_loss(stream, loss_sum, record_at(record, m).statistics, targets, m);
+}
+
+void Gpt2Head::chunk_backward(Stream& stream, Batch batch, const std::byte* table, float* dtable,
+                              Into into, std::int64_t first_id, std::int64_t rows,
+                              std::byte* record, const std::int32_t* targets, float scale,
+                              std::byte* workspace) const {
+  STRATA_CHECK(rows <= chunk_rows_max_, "a chunk of {} rows, made for {}", rows, chunk_rows_max_);
+  const Record r = record_at(record, batch.rows());
+  const Matrix w = read_only(table, dtype_, rows, config_.hidden);
+  const Matrix dw = Matrix::dense(dtable, Dtype::f32, rows, config_.hidden);
+  Carver carver(workspace);
+  const Workspace chunk(carver, dtype_, batch.rows(), rows);
+  ops::linear_forward(stream, chunk.logits, r.normed, w, nullptr);
+  ops::cross_entropy_backward(stream, chunk.dlogits, chunk.logits, r.statistics, targets, first_id,
+                              scale);
+  ops::linear_backward_input(stream, r.dnormed, chunk.dlogits, w,
+                             first_id == 0 ? Into::overwrite : Into::add);
+  ops::linear_backward_weight(stream, dw, nullptr, chunk.dlogits, r.normed, into);
+}
+
+void Gpt2Head::final_norm_backward(Stream& stream, Batch batch, const std::byte* weights,
+                                   float* gradients, Into into, const void* x, std::byte* record,
+                                   void* dx) const {
+  const std::int64_t m = batch.rows();
+  const ResidentWeights w(unit_, dtype_, weights);
+  const ResidentGradients g(unit_, gradients);
+  const Record r = record_at(record, m);
+  if (into == Into::overwrite) g.zero_gaps(stream);
+  ops::layernorm_backward(stream, Matrix::dense(dx, dtype_, m, config_.hidden), Into::overwrite,
+                          g.vector(kLnFWeight), g.vector(kLnFBias), into, r.dnormed,
+                          read_only(x, dtype_, m, config_.hidden), w.vector(kLnFWeight), r.mean,
+                          r.rstd);
+}
+
+void Gpt2Head::logits_of_row(Stream& stream, const std::byte* table, std::int64_t rows,
+                             const std::byte* record, std::int64_t row, float* logits) const {
+  const Matrix normed = record_at(record, row + 1).normed;
+  std::byte* const normed_row =
+      static_cast<std::byte*>(normed.data) + row * config_.hidden * bytes_of(dtype_);
+  ops::linear_forward(stream, Matrix::dense(logits, Dtype::f32, 1, rows),
+                      Matrix::dense(normed_row, dtype_, 1, config_.hidden),
+                      read_only(table, dtype_, rows, config_.hidden), nullptr);
+}
+
+std::vector<ops::MatmulShape> Gpt2Head::matmul_shapes() const {
+  std::vector<std::int64_t> chunks{chunk_rows_max_};
+  const std::int64_t last = config_.vocabulary % chunk_rows_max_;
+  if (last != 0) chunks.push_back(last);
+  std::vector<ops::MatmulShape> shapes;
+  for (const std::int64_t rows : chunks) {
+    for (const ops::MatmulKind kind : {ops::MatmulKind::forward, ops::MatmulKind::backward_input,
+                                       ops::MatmulKind::backward_weight}) {
+      shapes.push_back({kind, rows, config_.hidden, limits_.rows()});
+    }
+  }
+  return shapes;
+}
+
+double Gpt2Head::forward_flops(Batch batch) const {
+  return 2.0 * static_cast<double>(batch.rows()) * static_cast<double>(config_.vocabulary) *
+         static_cast<double>(config_.hidden);
+}
+
+}  // namespace strata::models
