@@ -10,8 +10,8 @@
 namespace strata::optim::STRATA_ISA {
 namespace {
 
-constexpr std::int64_t kBlockElements = 64;       // between rounds of prefetching
-constexpr std::int64_t kPrefetchElements = 256;   // ahead of the block at work
+constexpr std::int64_t kBlockElements = 64;      // between rounds of prefetching
+constexpr std::int64_t kPrefetchElements = 512;  // ahead of the block at work
 constexpr std::int64_t kCacheLineBytes = 64;
 constexpr std::uint32_t kInfinityBits = 0x7F800000u;
 

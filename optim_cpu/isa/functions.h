@@ -18,8 +18,8 @@ struct AdamConstants {
   float one_minus_beta1;
   float beta2;
   float one_minus_beta2;
-  float step_size;          // lr / (1 - beta1^t)
-  float moment2_root_scale; // 1 / sqrt(1 - beta2^t)
+  float step_size;           // lr / (1 - beta1^t)
+  float moment2_root_scale;  // 1 / sqrt(1 - beta2^t)
   float epsilon;
 };
 
