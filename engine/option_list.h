@@ -41,6 +41,9 @@ std::string options_help(std::string_view command);
 // Checks that need no file or machine: ranges, combinations. Throws ConfigError.
 void check_options(const Options& options);
 
+// What train needs and plan does not: data, and a number of steps or epochs. Throws ConfigError.
+void check_training_options(const Options& options);
+
 // One "name = value" line per option that differs from its default.
 std::string options_summary(const Options& options);
 
