@@ -8,28 +8,34 @@
 
 namespace strata::ops::cpu {
 
+inline constexpr std::int64_t kF32Bytes = 4;
+inline constexpr std::int64_t kIdBytes = 4;  // token ids and targets, i32
+
 inline std::byte* row_of(const Matrix& matrix, std::int64_t row) {
   return static_cast<std::byte*>(matrix.data) + row * matrix.stride * bytes_of(matrix.dtype);
 }
 
+using strata::annotate_read;
+using strata::annotate_write;
+
 // The elements alone: what lies between the rows may belong to others.
 inline void annotate_read(const Matrix& matrix) {
   if (matrix.stride == matrix.cols) {
-    strata::annotate_read(matrix.data, matrix.span_bytes());
+    annotate_read(matrix.data, matrix.span_bytes());
     return;
   }
   for (std::int64_t row = 0; row < matrix.rows; ++row) {
-    strata::annotate_read(row_of(matrix, row), matrix.cols * bytes_of(matrix.dtype));
+    annotate_read(row_of(matrix, row), matrix.cols * bytes_of(matrix.dtype));
   }
 }
 
 inline void annotate_write(const Matrix& matrix) {
   if (matrix.stride == matrix.cols) {
-    strata::annotate_write(matrix.data, matrix.span_bytes());
+    annotate_write(matrix.data, matrix.span_bytes());
     return;
   }
   for (std::int64_t row = 0; row < matrix.rows; ++row) {
-    strata::annotate_write(row_of(matrix, row), matrix.cols * bytes_of(matrix.dtype));
+    annotate_write(row_of(matrix, row), matrix.cols * bytes_of(matrix.dtype));
   }
 }
 

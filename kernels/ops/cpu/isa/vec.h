@@ -4,9 +4,9 @@
 // four native vectors, so the lanes, the operations and their order are the same everywhere. With
 // -ffp-contract=off, so are the bits.
 //
-// Rules for files in isa/: call nothing inline from outside this namespace (std:: templates, dtype.h
-// conversions, STRATA_CHECK). The linker keeps one copy of such a function, and that copy may use an
-// instruction set that the machine lacks.
+// Rule for files in isa/: call nothing inline from outside this namespace (no std:: templates, no
+// dtype.h conversions, no STRATA_CHECK). The linker keeps one copy of such a function, and that
+// copy may use an instruction set that the machine lacks.
 #pragma once
 
 #include <cstdint>
@@ -183,8 +183,8 @@ STRATA_INLINE float largest(const F32x16& x) {
 // polynomial and the two-part ln 2 of Cephes' expf (Moshier 1992), times 2^n in two factors, since
 // n = 128 is no exponent of an f32.
 STRATA_INLINE NativeF32 exp_part(NativeF32 x) {
-  constexpr float kLowest = -87.33654f;  // ln FLT_MIN, rounded up
-  constexpr float kHighest = 88.72284f;  // ln FLT_MAX, rounded up
+  constexpr float kLowest = -87.33654f;           // ln FLT_MIN, rounded up
+  constexpr float kHighest = 88.72284f;           // ln FLT_MAX, rounded up
   constexpr float kRoundToInteger = 12582912.0f;  // 1.5·2^23: the sum's low bits are the integer
   const NativeF32 lowest = NativeF32{} + kLowest;
   const NativeF32 highest = NativeF32{} + kHighest;
@@ -210,6 +210,8 @@ STRATA_INLINE NativeF32 exp_part(NativeF32 x) {
   y = x < lowest ? NativeF32{} : y;
   return x >= highest ? NativeF32{} + __builtin_inff() : y;
 }
-STRATA_INLINE F32x16 exp(const F32x16& x) { return map([](NativeF32 v) { return exp_part(v); }, x); }
+STRATA_INLINE F32x16 exp(const F32x16& x) {
+  return map([](NativeF32 v) { return exp_part(v); }, x);
+}
 
 }  // namespace strata::ops::cpu::STRATA_ISA

@@ -1,0 +1,94 @@
+#include "kernels/ops/cpu/embedding.h"
+
+#include <cstring>
+
+#include "kernels/ops/cpu/kernel_table.h"
+#include "kernels/ops/cpu/op_state.h"
+#include "kernels/ops/cpu/tiles.h"
+
+namespace strata::ops::cpu {
+namespace {
+
+const ElementwiseKernels& kernels_of(CpuDevice& device) {
+  return kernel_table(op_state(device).isa).elementwise;
+}
+
+std::int64_t row_bytes(const Matrix& matrix) { return matrix.cols * bytes_of(matrix.dtype); }
+
+float* f32_row(const Matrix& matrix, std::int64_t row) {
+  return reinterpret_cast<float*>(row_of(matrix, row));
+}
+
+void zero_rows(const Matrix& matrix, std::int64_t begin, std::int64_t end) {
+  for (std::int64_t row = begin; row < end; ++row) {
+    std::memset(row_of(matrix, row), 0, static_cast<std::size_t>(row_bytes(matrix)));
+  }
+}
+
+}  // namespace
+
+void position_embedding_forward(CpuDevice& device, const Matrix& x, const Matrix& positions,
+                                std::int64_t tokens) {
+  annotate_read(positions);
+  annotate_write(x);
+  for_each_range(device, x.rows, kTileRows, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      std::memcpy(row_of(x, row), row_of(positions, row % tokens),
+                  static_cast<std::size_t>(row_bytes(x)));
+    }
+  });
+}
+
+void token_embedding_forward(CpuDevice& device, const Matrix& x, const std::int32_t* ids,
+                             const Matrix& table, std::int64_t first_id) {
+  annotate_read(ids, x.rows * kIdBytes);
+  annotate_read(table);
+  annotate_write(x);
+  const auto add = kernels_of(device).add[x.dtype];
+  for_each_range(device, x.rows, kTileRows, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      const std::int64_t entry = ids[row] - first_id;
+      if (entry < 0 || entry >= table.rows) continue;
+      std::byte* out = row_of(x, row);
+      add(out, out, row_of(table, entry), x.cols);
+    }
+  });
+}
+
+void position_embedding_backward(CpuDevice& device, const Matrix& dpositions, Into into,
+                                 const Matrix& dx, std::int64_t tokens) {
+  annotate_read(dx);
+  annotate_write(dpositions);
+  const auto accumulate = kernels_of(device).accumulate[dx.dtype];
+  for_each_range(device, dpositions.rows, kTileRows, [&](std::int64_t begin, std::int64_t end) {
+    if (into == Into::overwrite) zero_rows(dpositions, begin, end);
+    for (std::int64_t token = begin; token < std::min(end, tokens); ++token) {
+      for (std::int64_t row = token; row < dx.rows; row += tokens) {
+        accumulate(f32_row(dpositions, token), row_of(dx, row), dx.cols);
+      }
+    }
+  });
+}
+
+// Each tile walks all ids over its own columns, so that the rows of one id are added in order.
+void token_embedding_backward(CpuDevice& device, const Matrix& dtable, Into into, const Matrix& dx,
+                              const std::int32_t* ids, std::int64_t first_id) {
+  annotate_read(ids, dx.rows * kIdBytes);
+  annotate_read(dx);
+  annotate_write(dtable);
+  if (into == Into::overwrite) {
+    for_each_range(device, dtable.rows, kTileRows,
+                   [&](std::int64_t begin, std::int64_t end) { zero_rows(dtable, begin, end); });
+  }
+  const auto accumulate = kernels_of(device).accumulate[dx.dtype];
+  for_each_range(device, dx.cols, kTileColumns, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = 0; row < dx.rows; ++row) {
+      const std::int64_t entry = ids[row] - first_id;
+      if (entry < 0 || entry >= dtable.rows) continue;
+      accumulate(f32_row(dtable, entry) + begin, row_of(dx, row) + begin * bytes_of(dx.dtype),
+                 end - begin);
+    }
+  });
+}
+
+}  // namespace strata::ops::cpu

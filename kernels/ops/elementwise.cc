@@ -1,0 +1,40 @@
+#include "kernels/ops/elementwise.h"
+
+#include "kernels/device/cpu_device.h"
+#include "kernels/ops/checks.h"
+#include "kernels/ops/cpu/elementwise.h"
+
+namespace strata::ops {
+
+void gelu_forward(Stream& stream, Matrix y, Matrix x) {
+  constexpr const char* kName = "gelu_forward";
+  check_same_shape(kName, y, x);
+  check_dtype(kName, y, x.dtype);
+  as_cpu(stream).launch(kName, [=](CpuDevice& device) { cpu::gelu_forward(device, y, x); });
+}
+
+void gelu_backward(Stream& stream, Matrix dx, Matrix dy, Matrix x) {
+  constexpr const char* kName = "gelu_backward";
+  check_same_shape(kName, dx, x);
+  check_same_shape(kName, dy, x);
+  check_dtype(kName, dx, x.dtype);
+  check_dtype(kName, dy, x.dtype);
+  as_cpu(stream).launch(kName, [=](CpuDevice& device) { cpu::gelu_backward(device, dx, dy, x); });
+}
+
+void add(Stream& stream, Matrix y, Matrix a, Matrix b) {
+  constexpr const char* kName = "add";
+  check_same_shape(kName, y, a);
+  check_same_shape(kName, y, b);
+  check_dtype(kName, a, y.dtype);
+  check_dtype(kName, b, y.dtype);
+  as_cpu(stream).launch(kName, [=](CpuDevice& device) { cpu::add(device, y, a, b); });
+}
+
+void convert(Stream& stream, Matrix y, Matrix x) {
+  constexpr const char* kName = "convert";
+  check_same_shape(kName, y, x);
+  as_cpu(stream).launch(kName, [=](CpuDevice& device) { cpu::convert(device, y, x); });
+}
+
+}  // namespace strata::ops

@@ -1,0 +1,34 @@
+#include "kernels/ops/layernorm.h"
+
+#include "kernels/device/cpu_device.h"
+#include "kernels/ops/checks.h"
+#include "kernels/ops/cpu/layernorm.h"
+
+namespace strata::ops {
+
+void layernorm_forward(Stream& stream, Matrix y, float* mean, float* rstd, Matrix x,
+                       const void* weight, const void* bias) {
+  constexpr const char* kName = "layernorm_forward";
+  check_same_shape(kName, y, x);
+  check_dtype(kName, y, x.dtype);
+  const cpu::LayerNormForward op{y, mean, rstd, x, weight, bias, kLayerNormEpsilon};
+  as_cpu(stream).launch(kName, [op](CpuDevice& device) { cpu::layernorm_forward(device, op); });
+}
+
+void layernorm_backward(Stream& stream, Matrix dx, Into dx_into, float* dweight, float* dbias,
+                        Into parameters, Matrix dy, Matrix x, const void* weight, const float* mean,
+                        const float* rstd) {
+  constexpr const char* kName = "layernorm_backward";
+  check_same_shape(kName, dx, x);
+  check_same_shape(kName, dy, x);
+  check_dtype(kName, dx, x.dtype);
+  STRATA_CHECK(dy.dtype == x.dtype || dy.dtype == Dtype::f32, "{}: dy is {}, x {}", kName,
+               name_of(dy.dtype), name_of(x.dtype));
+  STRATA_CHECK(dx.data != x.data || (dx_into == Into::overwrite && dx.stride == x.stride),
+               "{}: dx may be x itself only to overwrite it", kName);
+  const cpu::LayerNormBackward op{dx, dx_into, dweight, dbias, parameters,
+                                  dy, x,       weight,  mean,  rstd};
+  as_cpu(stream).launch(kName, [op](CpuDevice& device) { cpu::layernorm_backward(device, op); });
+}
+
+}  // namespace strata::ops
