@@ -1,0 +1,36 @@
+#include "io/file_storage.h"
+
+#include <utility>
+
+#include "io/ring_storage.h"
+#include "io/scratch_file.h"
+#include "io/uring.h"
+#include "kernels/base/bytes.h"
+#include "kernels/base/error.h"
+
+namespace strata::io {
+
+std::unique_ptr<Storage> open_file_storage(const FileStorageOptions& options, Tracer* tracer) {
+  STRATA_CHECK(options.capacity_bytes > 0 && options.queue_depth > 0);
+  ScratchFile file(options.directory);
+  RingStorageOptions ring_options{
+      .description = fmt::format("io_uring, {}, {}, queue depth {}", file.path(),
+                                 format_bytes(options.capacity_bytes), options.queue_depth),
+      .path = file.path(),
+      .capacity_bytes = round_up(options.capacity_bytes, file.alignment_bytes()),
+      .alignment_bytes = file.alignment_bytes(),
+      .request_bytes_max = options.request_bytes_max,
+      .queue_depth = options.queue_depth,
+      .timeout = options.timeout};
+  file.preallocate(ring_options.capacity_bytes);
+  auto ring = std::make_unique<Uring>(std::move(file), options.queue_depth, options.timeout);
+  return std::make_unique<RingStorage>(std::move(ring_options), std::move(ring), tracer);
+}
+
+std::int64_t check_storage_directory(const std::string& directory, std::int64_t needed_bytes) {
+  const ScratchFile file(directory);
+  file.check_free(needed_bytes);
+  return file.free_bytes();
+}
+
+}  // namespace strata::io

@@ -1,0 +1,45 @@
+#include <utility>
+
+#include "io/storage.h"
+#include "kernels/base/error.h"
+
+namespace strata::io {
+
+IoGroup::~IoGroup() {
+  std::unique_lock lock(mutex_);
+  wait_idle(lock);
+}
+
+void IoGroup::wait() {
+  std::exception_ptr failure;
+  {
+    std::unique_lock lock(mutex_);
+    wait_idle(lock);
+    failure = std::exchange(failure_, nullptr);
+  }
+  if (failure) std::rethrow_exception(failure);
+}
+
+bool IoGroup::pending() const {
+  const std::lock_guard lock(mutex_);
+  return pending_ > 0;
+}
+
+void IoGroup::add() {
+  const std::lock_guard lock(mutex_);
+  ++pending_;
+}
+
+// Notifies under the lock: once it is released the waiter may destroy the group.
+void IoGroup::complete(std::exception_ptr failure) {
+  const std::lock_guard lock(mutex_);
+  STRATA_CHECK(pending_ > 0, "a request completed twice");
+  if (failure && !failure_) failure_ = std::move(failure);
+  if (--pending_ == 0) changed_.notify_all();
+}
+
+void IoGroup::wait_idle(std::unique_lock<std::mutex>& lock) {
+  changed_.wait(lock, [&] { return pending_ == 0; });
+}
+
+}  // namespace strata::io

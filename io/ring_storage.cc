@@ -1,0 +1,237 @@
+#include "io/ring_storage.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "io/check_request.h"
+#include "kernels/base/annotate.h"
+#include "kernels/base/bytes.h"
+
+namespace strata::io {
+namespace {
+
+constexpr std::int64_t kPieceBytesLimit = kGiB;  // the kernel refuses a longer vector (EFAULT)
+constexpr std::chrono::milliseconds kRetryPause{1};
+
+std::int64_t piece_bytes_max(const RingStorageOptions& options) {
+  const std::int64_t limit = std::min(options.request_bytes_max, kPieceBytesLimit);
+  const std::int64_t alignment = options.alignment_bytes;
+  return std::max(limit / alignment * alignment, alignment);
+}
+
+// What the kernel does with the buffer, said on this thread, for ThreadSanitizer.
+void annotate_transfer(Operation operation, AlignedSpan span) {
+  if (operation == Operation::read) {
+    annotate_write(span.data(), span.bytes());
+  } else {
+    annotate_read(span.data(), span.bytes());
+  }
+}
+
+}  // namespace
+
+RingStorage::RingStorage(RingStorageOptions options, std::unique_ptr<Ring> ring, Tracer* tracer)
+    : options_(std::move(options)),
+      timeout_ns_(std::chrono::nanoseconds(options_.timeout).count()),
+      piece_bytes_max_(piece_bytes_max(options_)),
+      ring_(std::move(ring)),
+      tracer_(tracer) {
+  STRATA_CHECK(options_.queue_depth > 0 && options_.request_bytes_max > 0 && timeout_ns_ > 0);
+  STRATA_CHECK(std::has_single_bit(static_cast<std::uint64_t>(options_.alignment_bytes)));
+  STRATA_CHECK(options_.capacity_bytes % options_.alignment_bytes == 0);
+  if (tracer_ != nullptr) {
+    read_track_ = tracer_->add_track("nvme read");
+    write_track_ = tracer_->add_track("nvme write");
+  }
+  slots_.resize(static_cast<std::size_t>(options_.queue_depth));
+  free_slots_.reserve(slots_.size());
+  for (Slot& slot : slots_) free_slots_.push_back(&slot);
+  reaper_ = std::thread([this] { reap(); });
+  pthread_setname_np(reaper_.native_handle(), "nvme reaper");
+}
+
+RingStorage::~RingStorage() {
+  {
+    std::unique_lock lock(mutex_);
+    freed_.wait(lock, [&] { return in_flight_ == 0; });
+    stopping_ = true;
+  }
+  work_.notify_one();
+  reaper_.join();
+}
+
+void RingStorage::read(std::int64_t offset_bytes, AlignedSpan destination, IoGroup& group) {
+  split(Operation::read, offset_bytes, destination, group);
+}
+
+void RingStorage::write(std::int64_t offset_bytes, AlignedSpan source, IoGroup& group) {
+  split(Operation::write, offset_bytes, source, group);
+}
+
+StorageTraffic RingStorage::traffic() const {
+  return {read_bytes_.load(std::memory_order_relaxed),
+          written_bytes_.load(std::memory_order_relaxed)};
+}
+
+void RingStorage::split(Operation operation, std::int64_t offset_bytes, AlignedSpan span,
+                        IoGroup& group) {
+  check_request(*this, offset_bytes, span);
+  for (std::int64_t begin = 0; begin < span.bytes(); begin += piece_bytes_max_) {
+    const std::int64_t bytes = std::min(piece_bytes_max_, span.bytes() - begin);
+    start(Transfer(operation, offset_bytes + begin, span.sub(begin, bytes),
+                   options_.alignment_bytes),
+          group);
+  }
+}
+
+void RingStorage::start(const Transfer& transfer, IoGroup& group) {
+  group.add();
+  Slot* slot = take_slot(transfer, group);
+  if (slot == nullptr) {
+    group.complete(failure_);  // set once, before take_slot() saw it
+    return;
+  }
+  annotate_transfer(transfer.operation(), transfer.span());
+  hand_to_ring(*slot);
+}
+
+RingStorage::Slot* RingStorage::take_slot(const Transfer& transfer, IoGroup& group) {
+  std::unique_lock lock(mutex_);
+  freed_.wait(lock, [&] { return failure_ || !free_slots_.empty(); });
+  if (failure_) return nullptr;
+  Slot* slot = free_slots_.back();
+  free_slots_.pop_back();
+  *slot = {transfer, &group, Tracer::now_ns(), SlotState::in_flight};
+  if (in_flight_++ == 0) work_.notify_one();
+  return slot;
+}
+
+void RingStorage::hand_to_ring(Slot& slot) {
+  annotate_release(&slot);
+  const int error = ring_->submit(slot.transfer.rest(), tag_of(slot));
+  if (error == 0) return;
+  const IoError failure = slot.transfer.failure(
+      options_.path, fmt::format("io_uring did not accept it: {}", errno_text(error)));
+  const std::lock_guard lock(mutex_);
+  if (slot.state == SlotState::in_flight) abandon(slot, std::make_exception_ptr(failure));
+}
+
+void RingStorage::reap() {
+  try {
+    while (wait_for_work()) {
+      const std::optional<Ring::Completion> completion = ring_->wait(abandon_overdue());
+      if (completion) on_completion(*completion);
+    }
+  } catch (...) {
+    abandon_all(std::current_exception());
+  }
+}
+
+bool RingStorage::wait_for_work() {
+  std::unique_lock lock(mutex_);
+  work_.wait(lock, [&] { return in_flight_ > 0 || stopping_; });
+  return in_flight_ > 0;
+}
+
+std::chrono::nanoseconds RingStorage::abandon_overdue() {
+  const std::lock_guard lock(mutex_);
+  if (in_flight_ == 0) return {};
+  const std::int64_t now_ns = Tracer::now_ns();
+  std::int64_t age_max_ns = 0;
+  for (const Slot& slot : slots_) {
+    if (slot.state == SlotState::in_flight) age_max_ns = std::max(age_max_ns, now_ns - slot.started_ns);
+  }
+  if (age_max_ns < timeout_ns_) {
+    overdue_since_ns_ = 0;
+    return std::chrono::nanoseconds(timeout_ns_ - age_max_ns);
+  }
+  if (overdue_since_ns_ == 0) overdue_since_ns_ = now_ns;
+  const std::int64_t grace_left_ns = overdue_since_ns_ + timeout_ns_ / 16 - now_ns;
+  if (grace_left_ns > 0) return std::chrono::nanoseconds(grace_left_ns);
+  overdue_since_ns_ = 0;
+  for (Slot& slot : slots_) {
+    const std::int64_t age_ns = now_ns - slot.started_ns;
+    if (slot.state != SlotState::in_flight || age_ns < timeout_ns_) continue;
+    const std::string reason = fmt::format(
+        "not completed after {:.1f} s (the limit is {:.1f} s, --io-timeout): the drive or its driver "
+        "is stuck",
+        static_cast<double>(age_ns) * 1e-9, static_cast<double>(timeout_ns_) * 1e-9);
+    abandon(slot, std::make_exception_ptr(slot.transfer.failure(options_.path, reason)));
+  }
+  return {};
+}
+
+// The buffer is annotated before any lock is taken: a lock would order it after unrelated work of
+// the submitter's and hide a missing wait.
+void RingStorage::on_completion(const Ring::Completion& completion) {
+  Slot& slot = slots_[completion.tag];
+  annotate_acquire(&slot);
+  if (slot.state == SlotState::abandoned) {
+    const std::lock_guard lock(mutex_);
+    release(slot);
+    return;
+  }
+  const Transfer::Next next = slot.transfer.on_result(completion.result);
+  if (next == Transfer::Next::resume || next == Transfer::Next::retry) {
+    if (next == Transfer::Next::retry) std::this_thread::sleep_for(kRetryPause);
+    hand_to_ring(slot);
+    return;
+  }
+  annotate_transfer(slot.transfer.operation(), slot.transfer.span());
+  if (next == Transfer::Next::failed) {
+    finish(slot, std::make_exception_ptr(slot.transfer.failure(options_.path)));
+  } else {
+    count(slot);
+    finish(slot, nullptr);
+  }
+}
+
+void RingStorage::finish(Slot& slot, std::exception_ptr failure) {
+  IoGroup& group = *slot.group;
+  {
+    const std::lock_guard lock(mutex_);
+    --in_flight_;
+    release(slot);
+  }
+  group.complete(std::move(failure));
+}
+
+void RingStorage::release(Slot& slot) {
+  slot.state = SlotState::free;
+  free_slots_.push_back(&slot);
+  freed_.notify_one();
+}
+
+void RingStorage::abandon(Slot& slot, std::exception_ptr failure) {
+  if (!failure_) failure_ = failure;
+  slot.state = SlotState::abandoned;
+  --in_flight_;
+  freed_.notify_all();
+  slot.group->complete(std::move(failure));
+}
+
+void RingStorage::abandon_all(std::exception_ptr failure) {
+  const std::lock_guard lock(mutex_);
+  if (!failure_) failure_ = failure;
+  for (Slot& slot : slots_) {
+    if (slot.state == SlotState::in_flight) abandon(slot, failure);
+  }
+}
+
+void RingStorage::count(const Slot& slot) {
+  const bool is_read = slot.transfer.operation() == Operation::read;
+  const std::int64_t bytes = slot.transfer.bytes();
+  (is_read ? read_bytes_ : written_bytes_).fetch_add(bytes, std::memory_order_relaxed);
+  if (tracer_ == nullptr) return;
+  tracer_->record(is_read ? read_track_ : write_track_, is_read ? "read" : "write",
+                  slot.started_ns, Tracer::now_ns(), bytes);
+}
+
+std::uint32_t RingStorage::tag_of(const Slot& slot) const {
+  return static_cast<std::uint32_t>(&slot - slots_.data());
+}
+
+}  // namespace strata::io

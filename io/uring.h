@@ -1,0 +1,43 @@
+// Uring: a Ring of the kernel's io_uring over one file.
+//
+// The file is registered, which saves a reference count per request. Set-up flags that would be
+// wrong here: SINGLE_ISSUER and DEFER_TASKRUN demand that one thread both submits and reaps, and
+// with COOP_TASKRUN a completion would wait until the thread that submitted it next enters the
+// kernel, which may be after a long matmul. SQPOLL and IOPOLL cost a core.
+#pragma once
+
+#include <liburing.h>
+
+#include <chrono>
+#include <mutex>
+#include <optional>
+
+#include "io/ring.h"
+#include "io/scratch_file.h"
+
+namespace strata::io {
+
+class Uring final : public Ring {
+ public:
+  // At most `queue_depth` requests may be in flight. A submission that the kernel has no memory for
+  // is retried for `submit_timeout`. Throws IoError when io_uring is not available, saying what to
+  // do.
+  Uring(ScratchFile file, int queue_depth, std::chrono::milliseconds submit_timeout);
+  ~Uring() override;
+  Uring(const Uring&) = delete;
+  Uring& operator=(const Uring&) = delete;
+
+  int submit(const Transfer::Piece& piece, std::uint32_t tag) override;
+  std::optional<Completion> wait(std::chrono::nanoseconds timeout) override;
+
+ private:
+  int enter();
+
+  ScratchFile file_;
+  std::chrono::milliseconds submit_timeout_;
+  io_uring ring_{};
+  std::mutex submit_mutex_;  // the submission queue; the completion queue is the waiter's alone
+  int refused_errno_ = 0;    // kept: a refused entry stays in the queue and must never start
+};
+
+}  // namespace strata::io
