@@ -38,7 +38,8 @@ Reservation Budget::reserve(std::string tag, std::int64_t bytes) {
   const std::lock_guard lock(mutex_);
   if (bytes > capacity_bytes_ - held_bytes_) {
     throw_error<OutOfBudget>(
-        "{}: no room for {}: it needs {} ({} bytes), {} of the {} allowed ({} of {} bytes) are held",
+        "{}: no room for {}: it needs {} ({} bytes), {} of the {} allowed ({} of {} bytes) are "
+        "held",
         tier_, tag, format_bytes(bytes), bytes, format_bytes(held_bytes_),
         format_bytes(capacity_bytes_), held_bytes_, capacity_bytes_);
   }

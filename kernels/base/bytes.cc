@@ -59,8 +59,8 @@ std::int64_t parse_bytes(std::string_view text) {
   const std::optional<std::int64_t> unit = unit_bytes({next, static_cast<std::size_t>(end - next)});
   if (!unit) fail("its unit is unknown");
   if (fraction != 0 && *unit == 1) fail("a byte has no fractions");
-  const __int128 bytes = static_cast<__int128>(whole) * *unit +
-                         std::llround(fraction * static_cast<double>(*unit));
+  const __int128 bytes =
+      static_cast<__int128>(whole) * *unit + std::llround(fraction * static_cast<double>(*unit));
   if (bytes > std::numeric_limits<std::int64_t>::max()) fail("it is too large");
   return static_cast<std::int64_t>(bytes);
 }

@@ -43,8 +43,9 @@ Isa parse_isa(std::string_view text) {
   for (const Isa isa : {Isa::scalar, Isa::avx2, Isa::avx512}) {
     if (text != name_of(isa)) continue;
     if (!isa_supported(isa)) {
-      throw_error<ConfigError>("instruction set '{}': this machine does not run it; it runs up to {}",
-                               text, name_of(best_isa()));
+      throw_error<ConfigError>(
+          "instruction set '{}': this machine does not run it; it runs up to {}", text,
+          name_of(best_isa()));
     }
     return isa;
   }

@@ -20,7 +20,9 @@ std::vector<int> allowed_cpus();
 // `ranks` that share them (this rank is number `rank_of_sharing`); at least 1.
 struct CpuShare {
   int threads = 1;
-  std::vector<int> cpus;  // to bind workers to; empty when ranks overlap
+  // To bind workers to, one hardware thread of each core first. Empty where binding would pile
+  // threads up: ranks overlap, or a quota (not a set of processors) is what limits.
+  std::vector<int> cpus;
 };
 CpuShare cpu_share(int sharing_rank, int sharing_ranks);
 

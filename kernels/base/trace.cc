@@ -37,9 +37,7 @@ void Tracer::record(int track, const char* name, std::int64_t begin_ns, std::int
 
 void Tracer::write(const std::string& path, int process) const {
   const std::lock_guard lock(mutex_);
-  const auto fail = [&] {
-    throw_error<IoError>("write trace {}: {}", path, std::strerror(errno));
-  };
+  const auto fail = [&] { throw_error<IoError>("write trace {}: {}", path, std::strerror(errno)); };
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "w"),
                                                              &std::fclose);
   if (file == nullptr) fail();
@@ -48,8 +46,8 @@ void Tracer::write(const std::string& path, int process) const {
     fmt::print(file.get(), "{{\"otherData\":{{\"dropped_spans\":{}}},\"traceEvents\":[\n",
                recorded_ - kept);
     fmt::print(file.get(),
-               R"({{"ph":"M","name":"process_name","pid":{},"args":{{"name":"rank {}"}}}})", process,
-               process);
+               R"({{"ph":"M","name":"process_name","pid":{},"args":{{"name":"rank {}"}}}})",
+               process, process);
     for (std::size_t track = 0; track < tracks_.size(); ++track) {
       fmt::print(file.get(),
                  ",\n"
@@ -58,7 +56,9 @@ void Tracer::write(const std::string& path, int process) const {
     }
     for (std::size_t i = 0; i < kept; ++i) {
       const Span& span = spans_[i];
-      fmt::print(file.get(), ",\n" R"({{"ph":"X","name":{},"pid":{},"tid":{},"ts":{},"dur":{})",
+      fmt::print(file.get(),
+                 ",\n"
+                 R"({{"ph":"X","name":{},"pid":{},"tid":{},"ts":{},"dur":{})",
                  json_string(span.name), process, span.track, microseconds(span.begin_ns),
                  microseconds(span.end_ns - span.begin_ns));
       if (span.bytes >= 0) fmt::print(file.get(), R"(,"args":{{"bytes":{}}})", span.bytes);

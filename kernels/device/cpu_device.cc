@@ -29,8 +29,8 @@ CpuDevice::~CpuDevice() {
 }
 
 std::string CpuDevice::description() const {
-  return fmt::format("cpu, {} thread{}, {}", workers_.threads(),
-                     workers_.threads() == 1 ? "" : "s", name_of(best_isa()));
+  return fmt::format("cpu, {} thread{}, {}", workers_.threads(), workers_.threads() == 1 ? "" : "s",
+                     name_of(best_isa()));
 }
 
 PinnedBuffer CpuDevice::allocate_pinned(std::string tag, std::int64_t bytes) {
@@ -49,8 +49,8 @@ std::byte* CpuDevice::arena_allocate(std::int64_t bytes) {
   std::byte* data = nullptr;
   {
     const std::lock_guard lock(mutex_);
-    const auto hole =
-        std::ranges::find_if(holes_, [&](const Hole& candidate) { return candidate.bytes >= bytes; });
+    const auto hole = std::ranges::find_if(
+        holes_, [&](const Hole& candidate) { return candidate.bytes >= bytes; });
     if (hole == holes_.end()) {
       throw_error<OutOfBudget>(
           "device memory: {} are free, but not in one piece; raise --device-memory",

@@ -1,0 +1,17 @@
+// Small text files in which Linux shows its state: /proc, /sys, control groups.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace strata {
+
+// The whole file; nothing if it is absent or not readable.
+std::optional<std::string> read_system_file(const std::string& path);
+
+// The number that stands after `key` at the start of a line ("VmRSS:", "inactive_file").
+std::optional<std::int64_t> number_of_key(std::string_view text, std::string_view key);
+
+}  // namespace strata
