@@ -1,0 +1,90 @@
+#include "offload/gradient_sink.h"
+
+#include "kernels/base/error.h"
+
+namespace strata::offload {
+
+GradientSink::GradientSink(const Plan& plan, std::vector<std::vector<Gap>> gaps, Device& device,
+                           Stream& compute, comm::Communicator& comm, GradientConsumer& consumer,
+                           FailureLatch& failure, Tracer* tracer)
+    : plan_(plan),
+      gaps_(std::move(gaps)),
+      compute_(compute),
+      comm_(comm),
+      consumer_(consumer),
+      failure_(failure),
+      tracer_(tracer),
+      d2h_(device.make_stream("d2h")),
+      memory_(device.allocate("gradient slots", kGradientSlots * plan.unit_elements_max * 4)),
+      thread_("gradients", failure, kGradientSlots + 1) {
+  if (comm.world_size() > 1) reduce_ = device.make_stream("reduce");
+  if (tracer_ != nullptr) track_ = tracer_->add_track("gradients");
+  for (Slot& slot : slots_) {
+    slot.filled = device.make_event();
+    slot.reduced = device.make_event();
+    slot.emptied = device.make_event();
+  }
+}
+
+float* GradientSink::slot_data(int slot) const {
+  return reinterpret_cast<float*>(memory_.data()) + slot * plan_.unit_elements_max;
+}
+
+float* GradientSink::open(int unit) {
+  STRATA_CHECK(open_ < 0);
+  open_ = next_;
+  next_ = (next_ + 1) % kGradientSlots;
+  Slot& slot = slots_[static_cast<std::size_t>(open_)];
+  {
+    std::unique_lock lock(mutex_);
+    wait_unless_failed(changed_, lock, failure_, [&] { return !slot.busy; });
+  }
+  compute_.wait(*slot.emptied, WaitFor::gradient_slot_free);
+  float* const data = slot_data(open_);
+  for (const Gap& gap : gaps_[static_cast<std::size_t>(unit)]) {
+    compute_.fill_zero(data + gap.first, (gap.last - gap.first) * 4);
+  }
+  return data;
+}
+
+void GradientSink::close(const Contribution& contribution) {
+  STRATA_CHECK(open_ >= 0);
+  Slot& slot = slots_[static_cast<std::size_t>(open_)];
+  compute_.record(*slot.filled);
+  slot.busy = true;
+  thread_.post([this, index = open_, contribution] { take_out(index, contribution); });
+  open_ = -1;
+}
+
+void GradientSink::drain() {
+  thread_.wait_idle();
+  failure_.check();
+}
+
+void GradientSink::take_out(int index, const Contribution& contribution) {
+  const TraceSpan span(tracer_, track_, "gradient");
+  Slot& slot = slots_[static_cast<std::size_t>(index)];
+  const std::int64_t elements =
+      plan_.units[static_cast<std::size_t>(contribution.unit)].shard_elements;
+  float* const data = slot_data(index);
+  float* const landing = consumer_.landing(contribution);
+  if (reduce_ != nullptr) {
+    reduce_->wait(*slot.filled, WaitFor::gradients_ready);
+    comm_.reduce_scatter(*reduce_, data, elements);
+    reduce_->record(*slot.reduced);
+    d2h_->wait(*slot.reduced, WaitFor::gradient_reduced);
+  } else {
+    d2h_->wait(*slot.filled, WaitFor::gradients_ready);
+  }
+  d2h_->copy(landing, data + comm_.rank() * elements, elements * 4);
+  d2h_->record(*slot.emptied);
+  {
+    const std::lock_guard lock(mutex_);
+    slot.busy = false;
+  }
+  changed_.notify_all();
+  slot.emptied->synchronize();
+  consumer_.landed(contribution);
+}
+
+}  // namespace strata::offload

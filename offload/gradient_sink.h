@@ -1,0 +1,95 @@
+// GradientSink: takes each unit's gradients off the device as soon as backward has them.
+//
+//   slot: free ──open──▶ filled by backward ──close──▶ reduce-scatter ▶ copy to the host ▶ free
+//                                                                          └▶ GradientConsumer
+//
+// A slot holds a unit's whole gradient in f32. Closing it hands it to the thread "gradients": with
+// several ranks the parts are summed over ranks (in rank order), and this rank's shard is copied to
+// host memory that the consumer names; the slot is free again once that copy is done. A unit may
+// contribute several times before its gradient is final (several passes; a tied table).
+//
+// Streams: "reduce" (only with several ranks), "d2h".
+// Thread contract: open, close and drain are called by one thread; the consumer by "gradients".
+#pragma once
+
+#include <array>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "kernels/base/failure_latch.h"
+#include "kernels/base/task_thread.h"
+#include "kernels/base/trace.h"
+#include "kernels/device/device.h"
+#include "offload/comm/communicator.h"
+#include "offload/plan.h"
+
+namespace strata::offload {
+
+struct Contribution {
+  int unit = 0;
+  bool first = true;  // nothing was accumulated for this step yet
+  bool last = true;   // the gradient is final after it
+};
+
+class GradientConsumer {
+ public:
+  virtual ~GradientConsumer() = default;
+  // Where the reduced shard (f32) is to be copied: pinned memory that nothing else uses until
+  // landed(). May block until there is some.
+  virtual float* landing(const Contribution& contribution) = 0;
+  virtual void landed(const Contribution& contribution) = 0;
+};
+
+// [first, last) elements of a unit's flat buffer that belong to no tensor.
+struct Gap {
+  std::int64_t first;
+  std::int64_t last;
+};
+
+class GradientSink {
+ public:
+  // gaps[unit]: kept zero, so that norms and updates see zeros there.
+  GradientSink(const Plan& plan, std::vector<std::vector<Gap>> gaps, Device& device,
+               Stream& compute, comm::Communicator& comm, GradientConsumer& consumer,
+               FailureLatch& failure, Tracer* tracer);
+
+  // The slot to fill on the compute stream. Tensors hold old values: backward overwrites first.
+  float* open(int unit);
+  // Everything enqueued on compute so far belongs to the gradient.
+  void close(const Contribution& contribution);
+  // Blocks until every closed slot was consumed.
+  void drain();
+
+ private:
+  struct Slot {
+    std::unique_ptr<Event> filled;
+    std::unique_ptr<Event> reduced;
+    std::unique_ptr<Event> emptied;
+    bool busy = false;  // until the copy out is enqueued
+  };
+  void take_out(int slot, const Contribution& contribution);
+  float* slot_data(int slot) const;
+
+  const Plan& plan_;
+  std::vector<std::vector<Gap>> gaps_;
+  Stream& compute_;
+  comm::Communicator& comm_;
+  GradientConsumer& consumer_;
+  FailureLatch& failure_;
+  Tracer* tracer_;
+  int track_ = 0;
+  std::unique_ptr<Stream> d2h_;
+  std::unique_ptr<Stream> reduce_;
+  DeviceBuffer memory_;
+  std::array<Slot, kGradientSlots> slots_;
+  int next_ = 0;   // slot of the next open()
+  int open_ = -1;  // the slot that is open
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  TaskThread thread_;
+};
+
+}  // namespace strata::offload

@@ -1,0 +1,319 @@
+#include "offload/plan.h"
+
+#include <algorithm>
+
+#include "kernels/base/aligned_buffer.h"
+#include "kernels/base/bytes.h"
+#include "kernels/base/error.h"
+#include "kernels/device/device.h"
+
+namespace strata::offload {
+
+namespace {
+
+constexpr std::array<StateKind, kStateKinds> kPlacementOrder = {
+    StateKind::weights, StateKind::gradients, StateKind::remainder, StateKind::moment1,
+    StateKind::moment2};
+
+std::int64_t granule(Tier tier) {
+  return tier == Tier::device ? Device::kAlignmentBytes : kPageBytes;
+}
+
+// One attempt at a plan. `assume_staging`: whether states may leave host memory, and the buffers that
+// carry them must be paid for.
+class Planner {
+ public:
+  Planner(const PlanInput& input, bool assume_staging)
+      : input_(input), assume_staging_(assume_staging) {}
+
+  PlanResult run() {
+    plan_units();
+    add_fixed();
+    place_activations();
+    place_states();
+    for (const Tier tier : {Tier::device, Tier::host}) {
+      if (plan_.total_bytes(tier) > budget(tier)) {
+        return {false, {}, {tier, plan_.total_bytes(tier), budget(tier)}};
+      }
+    }
+    plan_schedule();
+    count_traffic();
+    return {true, std::move(plan_), {}};
+  }
+
+ private:
+  std::int64_t budget(Tier tier) const {
+    return tier == Tier::device ? input_.device_memory_bytes : input_.host_memory_bytes;
+  }
+  std::int64_t room(Tier tier) const { return budget(tier) - plan_.total_bytes(tier); }
+
+  void add(Tier tier, std::string tag, std::int64_t bytes) {
+    bytes = round_up(bytes, granule(tier));
+    if (bytes == 0) return;
+    for (PlannedBuffer& buffer : plan_.buffers) {
+      if (buffer.tier == tier && buffer.tag == tag) {
+        buffer.bytes += bytes;
+        return;
+      }
+    }
+    plan_.buffers.push_back({tier, std::move(tag), bytes});
+  }
+
+  std::int64_t state_bytes(const UnitPlan& unit, StateKind kind) const {
+    const std::int64_t each = kind == StateKind::gradients
+                                  ? unit.gradient_element_bytes
+                                  : element_bytes(kind, input_.dtypes);
+    return unit.shard_elements * each;
+  }
+
+  std::int64_t shard_elements_max() const { return plan_.unit_elements_max / input_.world_size; }
+
+  void plan_units() {
+    plan_.dtypes = input_.dtypes;
+    plan_.world_size = input_.world_size;
+    plan_.update = input_.update;
+    plan_.passes = input_.passes;
+    plan_.prefetch = input_.prefetch;
+    plan_.record_bytes = input_.record_bytes;
+    plan_.device_memory_bytes = input_.device_memory_bytes;
+    plan_.host_memory_bytes = input_.host_memory_bytes;
+    for (const UnitSize& size : input_.units) {
+      UnitPlan unit;
+      unit.name = size.name;
+      unit.elements = size.elements;
+      unit.shard_elements =
+          round_up(ceil_div(size.elements, input_.world_size), kShardAlignmentElements);
+      const int contributions = size.gradient_contributions * input_.passes;
+      if (contributions > 1) {
+        unit.gradient_element_bytes = 4;
+      } else if (input_.update == UpdateTime::deferred) {
+        unit.gradient_element_bytes = bytes_of(input_.dtypes.gradients);
+      }
+      plan_.unit_elements_max =
+          std::max(plan_.unit_elements_max, unit.shard_elements * input_.world_size);
+      plan_.units.push_back(std::move(unit));
+    }
+    plan_.chunk_elements =
+        std::min(shard_elements_max(), round_up(input_.chunk_elements, kShardAlignmentElements));
+    plan_.weight_slots = input_.prefetch + 1;
+  }
+
+  void add_fixed() {
+    const std::int64_t weight_bytes = element_bytes(StateKind::weights, input_.dtypes);
+    for (const PlannedBuffer& buffer : input_.fixed) add(buffer.tier, buffer.tag, buffer.bytes);
+    add(Tier::device, "gathered units", plan_.weight_slots * plan_.unit_elements_max * weight_bytes);
+    add(Tier::device, "gradient slots", kGradientSlots * plan_.unit_elements_max * 4);
+    add(Tier::host, "gradient staging", kGradientStagingSlots * shard_elements_max() * 4);
+    if (input_.dtypes.gradients == Dtype::bf16) {
+      add(Tier::host, "gradient staging", kGradientStagingSlots * shard_elements_max() * 2);
+    }
+    if (!assume_staging_) return;
+    plan_.weight_staging_slots = input_.prefetch + 2;
+    add(Tier::host, "weight staging",
+        plan_.weight_staging_slots * shard_elements_max() * weight_bytes);
+    add(Tier::host, "optimizer staging", optimizer_buffer_bytes(plan_) * kOptimizerBuffers);
+    add(Tier::host, "gradient staging", shard_elements_max() * 4);
+  }
+
+  void place_activations() {
+    std::int64_t all = 0;
+    for (const std::int64_t bytes : input_.record_bytes) {
+      all += round_up(bytes, kPageBytes);
+      plan_.record_slot_bytes = std::max(plan_.record_slot_bytes, round_up(bytes, kPageBytes));
+    }
+    const int lookahead = input_.prefetch > 0 ? 1 : 0;
+    const int slots = record_slots_needed(input_.record_walk, lookahead) + 1;
+    const std::int64_t in_slots = slots * plan_.record_slot_bytes;
+    Tier tier = Tier::nvme;
+    if (input_.placement.activations) {
+      tier = *input_.placement.activations;
+    } else if (all <= std::max(room(Tier::device), in_slots)) {
+      tier = Tier::device;
+    } else if (all <= room(Tier::host)) {
+      tier = Tier::host;
+    }
+    plan_.activations = tier;
+    if (tier == Tier::device) {
+      add(Tier::device, "activations", all);
+      return;
+    }
+    if (tier == Tier::nvme && !assume_staging_) plan_.activations = Tier::host;  // next attempt
+    plan_.record_slots = slots;
+    add(Tier::device, "activation slots", in_slots);
+    add(plan_.activations, "activations", all);
+    if (tier == Tier::nvme) add(Tier::host, "activation staging", in_slots);
+  }
+
+  void place_states() {
+    for (const StateKind kind : kPlacementOrder) {
+      const auto wanted = input_.placement.states[static_cast<std::size_t>(kind)];
+      for (UnitPlan& unit : plan_.units) {
+        const std::int64_t bytes = state_bytes(unit, kind);
+        Tier tier = Tier::nvme;
+        if (wanted) {
+          tier = *wanted;
+        } else if (assume_staging_ && bytes <= room(Tier::device)) {
+          tier = Tier::device;
+        } else if (!assume_staging_ || bytes <= room(Tier::host)) {
+          tier = Tier::host;
+        }
+        unit.tiers[static_cast<std::size_t>(kind)] = tier;
+        add(tier, name_of(kind), bytes);
+      }
+    }
+  }
+
+  void plan_schedule() {
+    std::vector<std::uint8_t> needs_slot;
+    for (const UnitPlan& unit : plan_.units) {
+      needs_slot.push_back(input_.world_size > 1 || unit.tier(StateKind::weights) != Tier::device);
+    }
+    plan_.uses = schedule_slots(input_.uses, needs_slot, plan_.weight_slots, input_.prefetch);
+    if (plan_.activations != Tier::device) {
+      plan_.accesses = schedule_records(input_.record_walk,
+                                        static_cast<int>(input_.record_bytes.size()),
+                                        plan_.record_slots, input_.prefetch > 0 ? 1 : 0);
+    }
+  }
+
+  void count_traffic() {
+    count_weights();
+    count_updates();
+    count_gradients();
+    count_activations();
+  }
+
+  PhaseTraffic& traffic(Phase phase) { return plan_.traffic[static_cast<std::size_t>(phase)]; }
+
+  void read_nvme(Phase phase, const UnitPlan& unit, StateKind kind) {
+    if (unit.tier(kind) == Tier::nvme) traffic(phase).nvme_read_bytes += state_bytes(unit, kind);
+  }
+  void write_nvme(Phase phase, const UnitPlan& unit, StateKind kind) {
+    if (unit.tier(kind) == Tier::nvme) traffic(phase).nvme_written_bytes += state_bytes(unit, kind);
+  }
+
+  void count_weights() {
+    for (std::size_t i = 0; i < plan_.uses.size(); ++i) {
+      const ScheduledUse& use = plan_.uses[i];
+      if (use.hit) continue;
+      const Phase phase = static_cast<std::int64_t>(i) < input_.forward_uses ? Phase::forward
+                                                                             : Phase::backward;
+      const UnitPlan& unit = plan_.units[static_cast<std::size_t>(use.unit)];
+      const std::int64_t bytes = state_bytes(unit, StateKind::weights);
+      for (int pass = 0; pass < input_.passes; ++pass) {
+        read_nvme(phase, unit, StateKind::weights);
+        if (plan_.world_size > 1 || unit.tier(StateKind::weights) != Tier::device) {
+          traffic(phase).to_device_bytes += bytes;
+        }
+        traffic(phase).gathered_bytes += bytes * (input_.world_size - 1);
+      }
+    }
+  }
+
+  void count_updates() {
+    const bool deferred = input_.update == UpdateTime::deferred;
+    const Phase phase = deferred ? Phase::forward : Phase::backward;
+    for (const UnitPlan& unit : plan_.units) {
+      for (const StateKind kind : {StateKind::weights, StateKind::remainder, StateKind::moment1,
+                                   StateKind::moment2}) {
+        const std::int64_t bytes = state_bytes(unit, kind);
+        traffic(phase).optimizer_bytes += 2 * bytes;
+        // Deferred, the gather that applies the update has read the weights already.
+        if (!(deferred && kind == StateKind::weights)) read_nvme(phase, unit, kind);
+        write_nvme(phase, unit, kind);
+        if (unit.tier(kind) == Tier::device) {
+          traffic(phase).from_device_bytes += bytes;
+          traffic(phase).to_device_bytes += bytes;
+        }
+      }
+      traffic(phase).optimizer_bytes += unit.shard_elements * bytes_of(input_.dtypes.gradients);
+    }
+  }
+
+  void count_gradients() {
+    PhaseTraffic& backward = traffic(Phase::backward);
+    for (std::size_t i = 0; i < plan_.units.size(); ++i) {
+      const UnitPlan& unit = plan_.units[i];
+      const int contributions = input_.units[i].gradient_contributions * input_.passes;
+      const std::int64_t shard_bytes = unit.shard_elements * 4;
+      backward.from_device_bytes += contributions * shard_bytes;
+      backward.reduced_bytes += contributions * shard_bytes * (input_.world_size - 1);
+      if (unit.tier(StateKind::gradients) != Tier::nvme) continue;
+      backward.nvme_written_bytes += (contributions - 1) * shard_bytes;  // partial sums, f32
+      backward.nvme_read_bytes += (contributions - 1) * shard_bytes;
+      if (input_.update == UpdateTime::deferred) {
+        const std::int64_t final_bytes = unit.shard_elements * bytes_of(input_.dtypes.gradients);
+        backward.nvme_written_bytes += final_bytes;
+        traffic(Phase::forward).nvme_read_bytes += final_bytes;
+      }
+    }
+  }
+
+  void count_activations() {
+    for (const ScheduledAccess& access : plan_.accesses) {
+      PhaseTraffic& phase = traffic(access.access.turn < input_.backward_turn ? Phase::forward
+                                                                               : Phase::backward);
+      const auto record = static_cast<std::size_t>(access.access.record);
+      const std::int64_t bytes =
+          round_up(input_.record_bytes[record], kPageBytes) * input_.passes;
+      if (access.load) phase.to_device_bytes += bytes;
+      if (access.store) phase.from_device_bytes += bytes;
+      if (plan_.activations != Tier::nvme) continue;
+      if (access.load) phase.nvme_read_bytes += bytes;
+      if (access.store) phase.nvme_written_bytes += bytes;
+    }
+  }
+
+  const PlanInput& input_;
+  bool assume_staging_;
+  Plan plan_;
+};
+
+bool all_states_in_host(const Plan& plan) {
+  return std::all_of(plan.units.begin(), plan.units.end(), [](const UnitPlan& unit) {
+    return std::all_of(unit.tiers.begin(), unit.tiers.end(),
+                       [](Tier tier) { return tier == Tier::host; });
+  });
+}
+
+}  // namespace
+
+std::int64_t optimizer_buffer_bytes(const Plan& plan) {
+  std::int64_t bytes = 0;
+  for (const StateKind kind : {StateKind::remainder, StateKind::moment1, StateKind::moment2}) {
+    bytes += plan.chunk_elements * element_bytes(kind, plan.dtypes);
+  }
+  // Deferred, the weights come with the gather; in backward, the gradients come with the call.
+  const StateKind other =
+      plan.update == UpdateTime::deferred ? StateKind::gradients : StateKind::weights;
+  return bytes + plan.chunk_elements * element_bytes(other, plan.dtypes);
+}
+
+PlanResult make_plan(const PlanInput& input) {
+  // With everything in host memory no staging is needed; if that does not fit (or is not wanted),
+  // staging is paid for first and states fill what is left.
+  PlanResult result = Planner(input, false).run();
+  if (result.fits && all_states_in_host(result.plan) &&
+      result.plan.activations != Tier::nvme) {
+    return result;
+  }
+  return Planner(input, true).run();
+}
+
+std::int64_t Plan::total_bytes(Tier tier) const {
+  std::int64_t total = 0;
+  for (const PlannedBuffer& buffer : buffers) {
+    if (buffer.tier == tier) total += buffer.bytes;
+  }
+  return total;
+}
+
+std::int64_t Plan::nvme_read_bytes() const {
+  return traffic[0].nvme_read_bytes + traffic[1].nvme_read_bytes;
+}
+
+std::int64_t Plan::nvme_written_bytes() const {
+  return traffic[0].nvme_written_bytes + traffic[1].nvme_written_bytes;
+}
+
+}  // namespace strata::offload

@@ -1,0 +1,131 @@
+// Plan: where every shard's every state lives, all buffer sizes, and the bytes a step moves. Made
+// before step 1 and never exceeded: what the run reserves is exactly plan.buffers.
+//
+// Knows the sizes of units, not what is in them. Per rank; every rank makes the same plan from the
+// same input. Unset placements are filled device first, then host, then NVMe, in the order of NVMe
+// bytes saved per byte held: activations, weights, gradients, then remainder and moments.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "kernels/base/dtype.h"
+#include "offload/record_schedule.h"
+#include "offload/slot_schedule.h"
+#include "offload/tier.h"
+
+namespace strata::offload {
+
+inline constexpr std::int64_t kShardAlignmentElements = 4096;
+
+struct UnitSize {
+  std::string name;
+  std::int64_t elements = 0;
+  int gradient_contributions = 1;  // per pass: 2 for a tied table
+};
+
+struct PlannedBuffer {
+  Tier tier;
+  std::string tag;
+  std::int64_t bytes;  // as reserved: rounded to the tier's granule
+};
+
+enum class UpdateTime : std::uint8_t { deferred, in_backward };
+
+struct PlanInput {
+  std::vector<UnitSize> units;
+  int world_size = 1;
+  StateDtypes dtypes;
+  UpdateTime update = UpdateTime::deferred;
+  int passes = 1;  // per step
+  Placement placement;
+  std::int64_t device_memory_bytes = 0;
+  std::int64_t host_memory_bytes = 0;  // of this rank
+  int prefetch = 2;
+  std::int64_t chunk_elements = 1 << 20;  // of one optimizer transfer
+  std::vector<int> uses;                  // units in the order one pass gathers them
+  std::int64_t forward_uses = 0;          // how many of them belong to the forward
+  std::vector<RecordAccess> record_walk;  // of one pass
+  int backward_turn = 0;                  // its first turn that belongs to the backward
+  std::vector<std::int64_t> record_bytes;
+  std::vector<PlannedBuffer> fixed;       // what compute and communication need
+};
+
+struct UnitPlan {
+  std::string name;
+  std::int64_t elements = 0;
+  std::int64_t shard_elements = 0;  // one rank's, padded
+  std::array<Tier, kStateKinds> tiers{};
+  std::int64_t gradient_element_bytes = 0;  // as stored between contributions
+  Tier tier(StateKind kind) const { return tiers[static_cast<std::size_t>(kind)]; }
+};
+
+// The norm is a barrier between the phases of a step.
+enum class Phase : std::uint8_t { forward, backward };
+inline constexpr int kPhases = 2;
+
+// Bytes that one phase of a step moves on this rank.
+struct PhaseTraffic {
+  std::int64_t nvme_read_bytes = 0;
+  std::int64_t nvme_written_bytes = 0;
+  std::int64_t to_device_bytes = 0;
+  std::int64_t from_device_bytes = 0;
+  std::int64_t gathered_bytes = 0;   // received from other ranks
+  std::int64_t reduced_bytes = 0;    // received from other ranks
+  std::int64_t optimizer_bytes = 0;  // state read and written by the CPU optimizer
+};
+
+struct Plan {
+  StateDtypes dtypes;
+  int world_size = 1;
+  UpdateTime update = UpdateTime::deferred;
+  int passes = 1;
+  int prefetch = 0;
+  std::vector<UnitPlan> units;
+  std::vector<ScheduledUse> uses;             // of one pass
+  int weight_slots = 0;
+  int weight_staging_slots = 0;               // 0: no unit needs staging
+  std::int64_t unit_elements_max = 0;         // padded, all ranks' shards
+  std::int64_t chunk_elements = 0;
+  Tier activations = Tier::device;
+  std::vector<std::int64_t> record_bytes;
+  std::vector<ScheduledAccess> accesses;      // of one pass; empty when activations is device
+  int record_slots = 0;
+  std::int64_t record_slot_bytes = 0;
+  std::vector<PlannedBuffer> buffers;         // device and host; NVMe extents too
+  std::array<PhaseTraffic, kPhases> traffic;
+  std::int64_t device_memory_bytes = 0;       // the budgets it was made for
+  std::int64_t host_memory_bytes = 0;
+
+  std::int64_t total_bytes(Tier tier) const;
+  std::int64_t nvme_read_bytes() const;     // of a step
+  std::int64_t nvme_written_bytes() const;
+  const PhaseTraffic& phase(Phase phase) const { return traffic[static_cast<std::size_t>(phase)]; }
+};
+
+// The first budget that is too small for what cannot live elsewhere.
+struct Shortfall {
+  Tier tier;
+  std::int64_t needed_bytes;
+  std::int64_t budget_bytes;
+};
+
+struct PlanResult {
+  bool fits = false;
+  Plan plan;            // when it fits
+  Shortfall shortfall;  // when it does not
+};
+
+PlanResult make_plan(const PlanInput& input);
+
+// Bytes of one of the optimizer's kOptimizerBuffers: one chunk of every kind it may have to carry.
+std::int64_t optimizer_buffer_bytes(const Plan& plan);
+
+// Slots for gathered units, gradients and so on, shared with those that allocate them.
+inline constexpr int kGradientSlots = 2;
+inline constexpr int kGradientStagingSlots = 2;
+inline constexpr int kOptimizerBuffers = 3;
+
+}  // namespace strata::offload

@@ -1,0 +1,69 @@
+#include "offload/tier.h"
+
+#include "kernels/base/error.h"
+
+namespace strata::offload {
+
+const char* name_of(Tier tier) {
+  constexpr std::array<const char*, kTiers> kNames = {"device", "host", "nvme"};
+  return kNames[static_cast<std::size_t>(tier)];
+}
+
+const char* name_of(StateKind kind) {
+  constexpr std::array<const char*, kStateKinds> kNames = {"weights", "remainder", "moment1",
+                                                           "moment2", "gradients"};
+  return kNames[static_cast<std::size_t>(kind)];
+}
+
+std::int64_t element_bytes(StateKind kind, StateDtypes dtypes) {
+  switch (kind) {
+    case StateKind::weights: return bytes_of(dtypes.weights);
+    case StateKind::remainder: return dtypes.weights == Dtype::bf16 ? 2 : 0;
+    case StateKind::moment1:
+    case StateKind::moment2: return 4;
+    case StateKind::gradients: return bytes_of(dtypes.gradients);
+  }
+  STRATA_CHECK(false);
+}
+
+Tier parse_tier(std::string_view text) {
+  for (const Tier tier : {Tier::device, Tier::host, Tier::nvme}) {
+    if (text == name_of(tier)) return tier;
+  }
+  throw_error<ConfigError>("'{}' is not a tier; use device, host or nvme", text);
+}
+
+Placement parse_placement(std::string_view text) {
+  Placement placement;
+  const auto set = [&](StateKind kind, Tier tier) {
+    placement.states[static_cast<std::size_t>(kind)] = tier;
+  };
+  while (!text.empty()) {
+    const std::string_view part = text.substr(0, text.find(','));
+    text.remove_prefix(std::min(text.size(), part.size() + 1));
+    const std::size_t equals = part.find('=');
+    if (equals == std::string_view::npos) {
+      throw_error<ConfigError>("'{}' is not KIND=TIER, as in weights=host,moments=nvme", part);
+    }
+    const std::string_view kind = part.substr(0, equals);
+    const Tier tier = parse_tier(part.substr(equals + 1));
+    if (kind == "weights") {
+      set(StateKind::weights, tier);
+    } else if (kind == "remainder") {
+      set(StateKind::remainder, tier);
+    } else if (kind == "moments") {
+      set(StateKind::moment1, tier);
+      set(StateKind::moment2, tier);
+    } else if (kind == "gradients") {
+      set(StateKind::gradients, tier);
+    } else if (kind == "all") {
+      placement.states.fill(tier);
+    } else {
+      throw_error<ConfigError>(
+          "'{}' is not a kind of state; use weights, remainder, moments, gradients or all", kind);
+    }
+  }
+  return placement;
+}
+
+}  // namespace strata::offload
