@@ -1,0 +1,34 @@
+// TextFile: a file that gets whole lines, each with one write and no buffer of its own, so that a
+// reader (tail -f, scripts/log_export.py --follow) sees every line at once and a killed run loses
+// none.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace strata::engine {
+
+// Writes all of `text` to a descriptor; allocates nothing. Throws IoError naming `name`.
+void write_fully(int descriptor, std::string_view text, std::string_view name);
+
+// Move-only owner of an open file.
+class TextFile {
+ public:
+  // Opens for appending, creating the file if need be. Throws IoError.
+  explicit TextFile(std::string path);
+  TextFile(TextFile&& other) noexcept;
+  TextFile& operator=(TextFile&&) = delete;
+  ~TextFile();
+
+  void write(std::string_view text) { write_fully(descriptor_, text, path_); }
+
+  const std::string& path() const { return path_; }
+  bool created() const { return created_; }  // by this object
+
+ private:
+  std::string path_;
+  int descriptor_ = -1;
+  bool created_ = false;
+};
+
+}  // namespace strata::engine
