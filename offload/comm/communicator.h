@@ -11,7 +11,9 @@
 // f32, in rank order 0, 1, …, so that the size of the pieces changes no bits.
 //
 // A rank that dies or stops answering ends the run: after the timeout every other rank gets a
-// CommError that names it. Implementations: single_rank.cc, mpi_communicator.cc.
+// CommError that names it. Destroying a communicator waits for the other ranks to do the same, as long
+// as they answer; after a failure, or while an exception unwinds, it waits for nobody.
+// Implementations: single_rank.cc, mpi_communicator.cc.
 #pragma once
 
 #include <chrono>
@@ -41,20 +43,22 @@ class Communicator {
   int rank() const { return topology().rank; }
   int world_size() const { return topology().world_size; }
 
-  // Takes device and host memory for staging, once, before the first collective. The sizes are those
-  // that staging_bytes() states, so the plan can charge them.
+  // attach() takes device memory for staging, once, before the first reduce-scatter; the caller keeps it
+  // as long as collectives run. The sizes are those that staging_bytes() states, so that the plan can
+  // charge them.
   struct StagingBytes {
     std::int64_t device = 0;
     std::int64_t host = 0;
   };
   virtual StagingBytes staging_bytes() const = 0;
-  virtual void attach(Device& device) = 0;
+  [[nodiscard]] virtual DeviceBuffer attach(Device& device) = 0;
 
   // full: world_size × shard_bytes, in rank order; this rank's part is already in its place.
   virtual void all_gather(Stream& stream, void* full, std::int64_t shard_bytes) = 0;
 
   // full: world_size × shard_elements f32, in rank order; afterwards this rank's part of `full` holds
-  // the sum over ranks, and the rest of `full` is undefined.
+  // the sum over ranks, and the rest of `full` is undefined. All reduce-scatters go on one stream:
+  // they share the staging memory.
   virtual void reduce_scatter(Stream& stream, float* full, std::int64_t shard_elements) = 0;
 
   // Host functions.
@@ -62,7 +66,8 @@ class Communicator {
   virtual void broadcast(std::span<std::byte> data, int root) = 0;
   // all: world_size × mine.size(), in rank order.
   virtual void all_gather_host(std::span<const std::byte> mine, std::span<std::byte> all) = 0;
-  // Ends the other ranks too, after this one met an error; prints nothing.
+  // Ends the other ranks too, after this one met an error; prints nothing (a launcher may). With
+  // several ranks it ends this process as well, with a non-zero status: print the error before.
   virtual void abort() noexcept = 0;
 };
 
@@ -70,6 +75,8 @@ std::unique_ptr<Communicator> make_single_rank_communicator();
 
 struct MpiOptions {
   std::chrono::milliseconds timeout{300000};
+  // Largest message; a multiple of 4, at most 1 GiB. Staging is 2 (world_size - 1) of these.
+  std::int64_t piece_bytes = 2 << 20;
 };
 
 // True when a launcher (mpirun, srun) started this process as one of several ranks.

@@ -1,0 +1,192 @@
+// The loop of the communication thread, and what it watches.
+#ifdef STRATA_HAVE_MPI
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "offload/comm/comm_thread.h"
+#include "offload/comm/mpi_check.h"
+
+namespace strata::comm {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr int kImmediateTests = 16;
+constexpr std::chrono::nanoseconds kSleepMin = 5us;
+constexpr std::chrono::nanoseconds kSleepMax = 200us;
+constexpr std::chrono::nanoseconds kPartingSleep = 1ms;
+// A peer whose heartbeat is this many periods old has stopped; a fresher one is only slow.
+constexpr int kStalePeriods = 3;
+
+// How long to sleep after a test that found nothing.
+class Backoff {
+ public:
+  void progressed() { fruitless_ = 0; }
+  std::chrono::nanoseconds next() {
+    if (fruitless_++ < kImmediateTests) return 0ns;
+    return std::min(kSleepMin * (fruitless_ - kImmediateTests), kSleepMax);
+  }
+
+ private:
+  int fruitless_ = 0;
+};
+
+double seconds(std::chrono::nanoseconds duration) {
+  return std::chrono::duration<double>(duration).count();
+}
+
+}  // namespace
+
+void CommThread::serve() {
+  Backoff backoff;
+  Nanoseconds sleep_max{0};
+  while (true) {
+    switch (take_orders(sleep_max)) {
+      case Order::none:
+        break;
+      case Order::leave_together:
+        return part();
+      case Order::leave_alone:
+        return;
+      case Order::abort:
+        MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
+        return;
+    }
+    if (serve_once()) backoff.progressed();
+    sleep_max = exchange_under_way() ? backoff.next() : heartbeat_->period() / 4;
+  }
+}
+
+// One look at everything that is under way; true when something moved.
+bool CommThread::serve_once() {
+  if (!dropping_ && failure_.failed()) drop_all();
+  if (dropping_) return false;
+  bool moved = false;
+  try {
+    tick();
+    for (Lane& lane : lanes_) {
+      if (lane.exchange() != nullptr) moved |= advance(lane);
+    }
+    heartbeat_->progress(now_);
+    check_liveness();
+  } catch (...) {
+    failure_.set(std::current_exception());
+    drop_all();
+  }
+  return moved;
+}
+
+CommThread::Order CommThread::take_orders(Nanoseconds sleep_max) {
+  std::unique_lock lock(mutex_);
+  if (sleep_max > 0ns) {
+    orders_.wait_for(lock, sleep_max, [&] { return woken_ || order_ != Order::none; });
+  }
+  woken_ = false;
+  for (Exchange* exchange : submitted_) {
+    const auto free = std::ranges::find(lanes_, nullptr, &Lane::exchange);
+    free->start(*exchange, now_);
+  }
+  submitted_.clear();
+  return order_;
+}
+
+bool CommThread::advance(Lane& lane) {
+  Exchange& exchange = *lane.exchange();
+  const std::int64_t rounds_before = exchange.completed_rounds();
+  const bool moved = lane.advance(now_);
+  const bool complete = lane.complete();
+  if (complete || exchange.completed_rounds() > rounds_before) {
+    const std::lock_guard lock(mutex_);
+    if (complete) {
+      exchange.state_ = Exchange::State::finished;
+      --under_way_;
+      lane.clear();
+    }
+    progress_.notify_all();
+  }
+  return moved;
+}
+
+bool CommThread::exchange_under_way() const {
+  return std::ranges::any_of(lanes_, [](const Lane& lane) { return lane.exchange() != nullptr; });
+}
+
+// Leaves with the others: nobody may finalise MPI while another still needs it.
+void CommThread::part() {
+  heartbeat_->begin_farewell();
+  while (true) {
+    serve_once();
+    if (dropping_) return;
+    if (heartbeat_->farewell_complete()) break;
+    std::this_thread::sleep_for(kPartingSleep);
+  }
+  enter(Phase::finalising);
+  heartbeat_->close();
+  MPI_Finalize();
+}
+
+void CommThread::drop_all() {
+  const std::lock_guard lock(mutex_);
+  dropping_ = true;
+  for (Lane& lane : lanes_) {
+    if (lane.exchange() != nullptr) lane.exchange()->state_ = Exchange::State::dropped;
+    lane.clear();
+  }
+  for (Exchange* exchange : submitted_) exchange->state_ = Exchange::State::dropped;
+  submitted_.clear();
+  progress_.notify_all();
+}
+
+// This thread looks at least every quarter period; a longer gap was its own, not its peers'.
+void CommThread::tick() {
+  const auto clock = std::chrono::steady_clock::now();
+  now_ += std::min<Nanoseconds>(clock - last_tick_, heartbeat_->period());
+  last_tick_ = clock;
+}
+
+void CommThread::check_liveness() const {
+  for (const Lane& lane : lanes_) {
+    if (lane.exchange() == nullptr || now_ - lane.last_progress() <= timeout_) continue;
+    const auto silent = silent_peers(kStalePeriods * heartbeat_->period());
+    if (!silent.empty()) report_silent(silent, lane.exchange()->name());
+    report_missing(lane);
+  }
+  const auto silent = silent_peers(timeout_);
+  if (silent.empty()) return;
+  const auto busy = std::ranges::find_if(
+      lanes_, [](const Lane& lane) { return lane.exchange() != nullptr; });
+  report_silent(silent, busy == lanes_.end() ? nullptr : busy->exchange()->name());
+}
+
+std::vector<int> CommThread::silent_peers(Nanoseconds limit) const {
+  std::vector<int> peers;
+  for (int peer = 0; peer < topology_.world_size; ++peer) {
+    if (peer != topology_.rank && heartbeat_->silence(peer, now_) > limit) peers.push_back(peer);
+  }
+  return peers;
+}
+
+void CommThread::report_silent(std::span<const int> peers, const char* during) const {
+  const bool one = peers.size() == 1;
+  throw_error<CommError>(
+      "rank{} {} {} not answered for {:.1f} s (--comm-timeout {:.3g} s) {}: {} stopped, stuck or "
+      "gone with {} host",
+      one ? "" : "s", fmt::join(peers, ", "), one ? "has" : "have",
+      seconds(heartbeat_->silence(peers.front(), now_)), seconds(timeout_),
+      during == nullptr ? std::string("between collectives") : fmt::format("in {}", during),
+      one ? "it is" : "they are", one ? "its" : "their");
+}
+
+void CommThread::report_missing(const Lane& lane) const {
+  const auto peers = lane.missing_peers();
+  throw_error<CommError>(
+      "{} has waited {:.1f} s (--comm-timeout {:.3g} s) for rank{} {}, which answer{} but did not "
+      "take part: see what holds it up, or raise --comm-timeout if it is only slow",
+      lane.exchange()->name(), seconds(now_ - lane.last_progress()), seconds(timeout_),
+      peers.size() == 1 ? "" : "s", fmt::join(peers, ", "), peers.size() == 1 ? "s" : "");
+}
+
+}  // namespace strata::comm
+#endif  // STRATA_HAVE_MPI

@@ -1,0 +1,64 @@
+// Heartbeat: tells a rank that is slow from one that is gone.
+//
+// Every rank's communication thread sends each peer one byte per period, also while nothing else
+// happens, and notes when it last heard from each. The last message of a rank is a farewell; when
+// every peer's has arrived, no message is under way and MPI can be finalised.
+//
+// Per peer:   answering ──its farewell arrives──▶ left
+//
+// Times are the communication thread's own (comm_thread.h). Requests are persistent and made at
+// construction; later calls allocate nothing and never block. Used by the communication thread only.
+#pragma once
+
+#include <mpi.h>
+
+#include <chrono>
+#include <vector>
+
+namespace strata::comm {
+
+class Heartbeat {
+ public:
+  // Collective over `world`. Throws CommError.
+  Heartbeat(MPI_Comm world, int rank, int world_size, std::chrono::nanoseconds period);
+  Heartbeat(const Heartbeat&) = delete;
+  Heartbeat& operator=(const Heartbeat&) = delete;
+
+  std::chrono::nanoseconds period() const { return period_; }
+
+  // Takes in what has arrived and sends what is due. Throws CommError.
+  void progress(std::chrono::nanoseconds now);
+
+  // How long this peer has not been heard; 0 once it has left.
+  std::chrono::nanoseconds silence(int peer, std::chrono::nanoseconds now) const;
+
+  // From now on sends the farewell only.
+  void begin_farewell() { leaving_ = true; }
+  // Every peer has sent its farewell and ours are on their way.
+  bool farewell_complete() const;
+  // Frees the requests; after the farewell is complete.
+  void close();
+
+ private:
+  struct Peer {
+    int rank = 0;
+    std::chrono::nanoseconds heard{0};
+    bool left = false;
+    bool sending = false;
+    bool farewell_sent = false;
+  };
+  void receive(std::chrono::nanoseconds now);
+  void send(Peer& peer, std::size_t index);
+
+  MPI_Comm channel_ = MPI_COMM_NULL;
+  std::chrono::nanoseconds period_;
+  std::chrono::nanoseconds next_beat_{0};
+  bool leaving_ = false;
+  std::vector<Peer> peers_;
+  std::vector<unsigned char> received_;  // one byte a peer
+  std::vector<unsigned char> sent_;
+  std::vector<MPI_Request> requests_;    // a receive per peer, then a send per peer
+  std::vector<int> completed_;           // scratch of MPI_Testsome
+};
+
+}  // namespace strata::comm
