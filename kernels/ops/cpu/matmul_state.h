@@ -1,0 +1,37 @@
+// What matmuls and attention keep on their device.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "kernels/ops/cpu/gemm.h"
+#include "kernels/ops/cpu/op_state.h"
+#include "kernels/ops/cpu/worker_scratch.h"
+#include "kernels/ops/cpu_ops.h"
+
+namespace strata::ops::cpu {
+
+struct MatmulState : OpState {
+  MatmulState(CpuDevice& device, Isa isa, const CpuOpsLimits& limits, Dtype default_arithmetic,
+              std::vector<MatmulChoice> choices);
+
+  // How operands of this dtype are multiplied; f32 where the library cannot multiply bf16.
+  Dtype arithmetic(Dtype operands, Dtype chosen);
+  Dtype arithmetic(Dtype operands, MatmulKind kind, std::int64_t n, std::int64_t k);
+
+  CpuOpsLimits limits;
+  Dtype default_arithmetic;
+  std::vector<MatmulChoice> choices;
+  GemmCache gemms;
+  WorkerScratch matmul_scratch;
+  WorkerScratch attention_scratch;
+};
+
+// attach_cpu_ops() attaches nothing else.
+inline MatmulState& matmul_state(CpuDevice& device) {
+  return static_cast<MatmulState&>(op_state(device));
+}
+
+}  // namespace strata::ops::cpu
