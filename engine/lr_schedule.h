@@ -7,10 +7,10 @@
 //   linear    s > W      P - (P - E) p
 //   wsd       s > W      P until the last fifth of the steps; in it, with D = floor(4 N / 5) or W,
 //                        whichever is later: E + (P - E) (1 - sqrt q),  q = (s - 1 - D) / (N - D)
-// p is 0 at the first step after warmup and would reach 1, the end rate, at step N + 1: the last step
-// still learns when E is 0. Beyond step N the rate stays at E (constant: at P).
-// Sources: llm.c's llmc/schedulers.h, which counts steps from 0; WSD with a 1 - sqrt cooldown: Hägele
-// et al. 2024 (arXiv 2405.18392).
+// p is 0 at the first step after warmup and would reach 1, the end rate, at step N + 1: the last
+// step still learns when E is 0. Beyond step N the rate stays at E (constant: at P). Sources:
+// llm.c's llmc/schedulers.h, which counts steps from 0; WSD with a 1 - sqrt cooldown: Hägele et al.
+// 2024 (arXiv 2405.18392).
 #pragma once
 
 #include <cstdint>
@@ -23,8 +23,7 @@ class LrSchedule {
   enum class Shape : std::uint8_t { cosine, linear, constant, wsd };
 
   // Throws ConfigError when the warmup is longer than the run, or min_lr is above lr.
-  LrSchedule(Shape shape, double lr, double min_lr, std::int64_t warmup_steps,
-             std::int64_t steps);
+  LrSchedule(Shape shape, double lr, double min_lr, std::int64_t warmup_steps, std::int64_t steps);
 
   double at(std::int64_t step) const;
 

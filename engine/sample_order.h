@@ -2,9 +2,10 @@
 // no memory. Position p of the run is sample at(p), and each sample occurs once in every epoch of
 // `samples` positions, so a resumed run needs the position alone.
 //
-// Method: a Feistel network, keyed by seed and epoch, permutes [0, 2^2h), the smallest such range that
-// holds all samples; results outside [0, samples) are fed back in until one is inside (cycle walking;
-// Black & Rogaway 2002). The range is less than four times as large, so that takes few rounds.
+// Method: a Feistel network, keyed by seed and epoch, permutes [0, 2^2h), the smallest such range
+// that holds all samples; results outside [0, samples) are fed back in until one is inside (cycle
+// walking; Black & Rogaway 2002). The range is less than four times as large, so that takes few
+// rounds.
 //
 // Thread contract: immutable.
 #pragma once

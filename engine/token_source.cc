@@ -186,7 +186,8 @@ TokenLayout llmc_layout(const InputFile& file, const LlmcHeader& header) {
   const std::int64_t expected_bytes = kLlmcHeaderBytes + 2 * std::int64_t{header.tokens};
   if (header.tokens < 0 || file.bytes() != expected_bytes) {
     throw_error<FormatError>(
-        "'{}' is damaged: its llm.c header promises {} tokens, {} bytes in all, but it has {} bytes",
+        "'{}' is damaged: its llm.c header promises {} tokens, {} bytes in all, but it has {} "
+        "bytes",
         file.path(), header.tokens, expected_bytes, file.bytes());
   }
   return {"llm.c tokens", kLlmcHeaderBytes, 2, header.tokens};

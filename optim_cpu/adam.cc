@@ -36,9 +36,9 @@ const AdamFunctions& functions(Isa isa) {
 
 template <typename State>
 void check_gradient(const State& state) {
-  STRATA_CHECK((state.gradient_f32 == nullptr) != (state.gradient_bf16 == nullptr) ||
-                   state.elements == 0,
-               "a state has one gradient, f32 or bf16");
+  STRATA_CHECK(
+      (state.gradient_f32 == nullptr) != (state.gradient_bf16 == nullptr) || state.elements == 0,
+      "a state has one gradient, f32 or bf16");
 }
 
 }  // namespace

@@ -16,7 +16,8 @@
 
 namespace strata::optim {
 
-enum class Method : std::uint8_t { adamw, adam };  // adam: weight decay is added to the gradient (L2)
+// adamw: decoupled weight decay; adam: weight decay is added to the gradient (L2).
+enum class Method : std::uint8_t { adamw, adam };
 
 // What one step applies to every element of a group.
 struct AdamStep {
@@ -51,15 +52,16 @@ struct F32State {
   std::int64_t elements;
 };
 
-// Returns false when an updated master left its domain (split: |master| >= 0x7F7F8000 or not finite;
-// f32: not finite) or a second moment overflowed, which would freeze its weight. All of the state is
-// then written and the run must end at its last commit. `isa` must be one that this machine runs.
-// Pointers need the alignment of their element type only.
+// Returns false when an updated master left its domain (split: |master| >= 0x7F7F8000 or not
+// finite; f32: not finite) or a second moment overflowed, which would freeze its weight. All of the
+// state is then written and the run must end at its last commit. `isa` must be one that this
+// machine runs. Pointers need the alignment of their element type only.
 [[nodiscard]] bool adam_update(const AdamStep& step, const SplitState& state, Isa isa);
 [[nodiscard]] bool adam_update(const AdamStep& step, const F32State& state, Isa isa);
 
-// Sum of squares of one block of at most 4096 elements, in f64, in a fixed tree that does not depend
-// on isa; sets *finite to false when any element is not finite. (bf16: of the stored values.)
+// Sum of squares of one block of at most 4096 elements, in f64, in a fixed tree that does not
+// depend on isa; sets *finite to false when any element is not finite. (bf16: of the stored
+// values.)
 double gradient_square_sum(std::span<const float> gradient, Isa isa, bool* finite);
 double gradient_square_sum(std::span<const bf16> gradient, Isa isa, bool* finite);
 

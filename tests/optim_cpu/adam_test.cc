@@ -58,8 +58,7 @@ TEST(Adam, MatchesPyTorch) {
     }
     // Per step: one rounding of a weight below 1, and a change of at most 4 lr that is off by its
     // 16 operations and constants.
-    constexpr double kTolerance =
-        kGoldenSteps * (kF32Rounding + 4.0 / 128 * 16 * kF32Rounding);
+    constexpr double kTolerance = kGoldenSteps * (kF32Rounding + 4.0 / 128 * 16 * kF32Rounding);
     const double* golden = method == Method::adamw ? kAdamWWeights : kAdamWeights;
     for (int i = 0; i < kGoldenElements; ++i) {
       EXPECT_NEAR(arrays.master[i], golden[i], kTolerance) << name_of(best_isa()) << ' ' << i;
@@ -76,8 +75,11 @@ TEST(Adam, MatchesTheTextbookFormula) {
         std::mt19937 random(7);
         Arrays arrays(kElements, random);
         const Arrays before = arrays;
-        const AdamStep step{.method = method, .learning_rate = 3e-3f, .weight_decay = 0.1f,
-                            .gradient_scale = 0.37f, .step = t};
+        const AdamStep step{.method = method,
+                            .learning_rate = 3e-3f,
+                            .weight_decay = 0.1f,
+                            .gradient_scale = 0.37f,
+                            .step = t};
         ASSERT_TRUE(adam_update(step, arrays.split(Dtype::bf16, 0, kElements), isa));
         for (std::size_t i = 0; i < kElements; ++i) {
           const double g = to_float(before.gradient_bf16[i]);

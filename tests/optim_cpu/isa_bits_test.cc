@@ -8,7 +8,8 @@
 namespace strata::optim {
 namespace {
 
-const AdamStep kStep{.learning_rate = 1e-3f, .weight_decay = 0.1f, .gradient_scale = 0.7f, .step = 3};
+const AdamStep kStep{
+    .learning_rate = 1e-3f, .weight_decay = 0.1f, .gradient_scale = 0.7f, .step = 3};
 
 enum class Form { split, f32 };
 

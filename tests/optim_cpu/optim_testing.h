@@ -1,5 +1,5 @@
-// What the tests of this folder share: the instruction sets of this machine, random numbers, a state
-// that owns its arrays.
+// What the tests of this folder share: the instruction sets of this machine, random numbers, a
+// state that owns its arrays.
 #pragma once
 
 #include <cmath>
@@ -20,7 +20,8 @@ inline std::vector<Isa> supported_isas() {
 }
 
 // Normal numbers times 10^[-decades, decades].
-inline std::vector<float> random_floats(std::int64_t elements, float decades, std::mt19937& random) {
+inline std::vector<float> random_floats(std::int64_t elements, float decades,
+                                        std::mt19937& random) {
   std::normal_distribution<float> normal;
   std::uniform_real_distribution<float> exponent(-decades, decades);
   std::vector<float> values(static_cast<std::size_t>(elements));
@@ -56,8 +57,8 @@ struct Arrays {
   }
   F32State f32(Dtype gradient_dtype, std::int64_t begin, std::int64_t end) {
     const SplitState s = split(gradient_dtype, begin, end);
-    return {master.data() + begin, s.moment1, s.moment2, s.gradient_f32, s.gradient_bf16,
-            s.elements};
+    return {master.data() + begin, s.moment1,       s.moment2,
+            s.gradient_f32,        s.gradient_bf16, s.elements};
   }
   std::int64_t elements() const { return static_cast<std::int64_t>(master.size()); }
   float joined(std::size_t i) const { return join_master(weight[i], remainder[i]); }

@@ -26,8 +26,8 @@ TEST(GradientSquareSum, MatchesAnExtendedSum) {
 }
 
 TEST(GradientSquareSum, AddsInTheDocumentedTree) {
-  // Lane 0 holds elements 0, 16, 32, added in that order: 2^60 swallows each 1 on its own. Lanes are
-  // then added 0 + 8 first: the 2^7 and 2^7 of lanes 4 and 12 meet before they meet lane 0.
+  // Lane 0 holds elements 0, 16, 32, added in that order: 2^60 swallows each 1 on its own. Lanes 4
+  // and 12 meet before they meet lane 0, which would swallow the 2^6 of either.
   std::vector<float> gradient(48, 0.0f);
   gradient[0] = 0x1p30f;
   gradient[16] = gradient[32] = 1;
@@ -79,7 +79,7 @@ TEST(RoundToBf16, NearestWithTiesToEven) {
       {0x7F7FFFFF, 0x7F80},  // the largest f32 overflows to infinity
       {0x7F7F7FFF, 0x7F7F},  // the last that does not
       {0x00000001, 0x0000},  // subnormals
-      {0x00008001, 0x0001},
+      {0x00008001, 0x0001},  // the smallest that does not become 0
       {0x80000000, 0x8000},  // -0
       {0x7F800000, 0x7F80},  // infinity
       {0x7F800001, 0x7FC0},  // a signalling NaN becomes quiet, not infinity

@@ -55,7 +55,8 @@ TEST(SplitMaster, AnUpdateOfNothingKeepsEveryBit) {
   std::vector<float> moment1(kLowHalves), moment2(kLowHalves);
   const std::vector<float> gradient(kLowHalves);
   for (const Isa isa : supported_isas()) {
-    if (isa == Isa::scalar) continue;  // the same loop over dtype.h; its fma calls take seconds here
+    // The same loop over dtype.h, but its calls of fma would take seconds.
+    if (isa == Isa::scalar) continue;
     for (std::uint32_t upper = 0; upper < kLowHalves; upper += 0x3Bu) {  // odd: mantissas vary
       if (!in_domain(upper << 16 | 0xFFFFu)) continue;
       for (std::uint32_t low = 0; low < kLowHalves; ++low) {
@@ -65,11 +66,11 @@ TEST(SplitMaster, AnUpdateOfNothingKeepsEveryBit) {
       }
       const std::vector<bf16> weight_before = weight;
       const std::vector<std::int16_t> remainder_before = remainder;
-      ASSERT_TRUE(adam_update(still,
-                              SplitState{weight.data(), remainder.data(), moment1.data(),
-                                         moment2.data(), gradient.data(), nullptr,
-                                         static_cast<std::int64_t>(kLowHalves)},
-                              isa));
+      ASSERT_TRUE(
+          adam_update(still,
+                      SplitState{weight.data(), remainder.data(), moment1.data(), moment2.data(),
+                                 gradient.data(), nullptr, static_cast<std::int64_t>(kLowHalves)},
+                      isa));
       ASSERT_EQ(weight, weight_before) << name_of(isa) << std::hex << upper;
       ASSERT_EQ(remainder, remainder_before) << name_of(isa) << std::hex << upper;
     }
