@@ -1,0 +1,134 @@
+#include "kernels/base/machine.h"
+
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <set>
+#include <vector>
+
+#include "kernels/base/aligned_buffer.h"
+#include "kernels/base/bytes.h"
+#include "kernels/base/control_groups.h"
+
+namespace strata {
+namespace {
+
+void bind_to(int cpu) {
+  cpu_set_t mask;
+  CPU_ZERO(&mask);
+  CPU_SET(static_cast<std::size_t>(cpu), &mask);
+  ASSERT_EQ(::sched_setaffinity(0, sizeof(mask), &mask), 0);
+}
+
+// Runs `check` in a child process: bindings and variables that it sets end with it.
+template <typename Check>
+bool true_in_child(const Check& check) {
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(check() ? 0 : 1);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+TEST(Machine, AllowedCpusAreTheAffinityMask) {
+  cpu_set_t mask;
+  ASSERT_EQ(::sched_getaffinity(0, sizeof(mask), &mask), 0);
+  const std::vector<int> cpus = allowed_cpus();
+  const std::set<int> distinct(cpus.begin(), cpus.end());
+  EXPECT_EQ(distinct.size(), cpus.size());
+  EXPECT_EQ(static_cast<int>(cpus.size()), CPU_COUNT(&mask));
+  for (const int cpu : cpus) EXPECT_TRUE(CPU_ISSET(static_cast<std::size_t>(cpu), &mask));
+  EXPECT_TRUE(true_in_child([&] {
+    bind_to(cpus.back());
+    return allowed_cpus() == std::vector<int>{cpus.back()};
+  }));
+}
+
+TEST(Machine, RanksPartitionTheProcessors) {
+  if (ControlGroups().cpu_quota()) GTEST_SKIP() << "a quota is what limits here";
+  const auto count = static_cast<int>(allowed_cpus().size());
+  for (int ranks = 1; ranks <= count; ++ranks) {
+    std::vector<int> all;
+    for (int rank = 0; rank < ranks; ++rank) {
+      const CpuShare share = cpu_share(rank, ranks);
+      EXPECT_EQ(share.threads, static_cast<int>(share.cpus.size()));
+      EXPECT_GE(share.threads, count / ranks);
+      all.insert(all.end(), share.cpus.begin(), share.cpus.end());
+    }
+    std::ranges::sort(all);
+    std::vector<int> expected = allowed_cpus();
+    std::ranges::sort(expected);
+    EXPECT_EQ(all, expected) << ranks << " ranks";
+  }
+}
+
+TEST(Machine, RanksThatOutnumberProcessorsAreNotBound) {
+  const CpuShare share = cpu_share(5, 1 << 20);
+  EXPECT_EQ(share.threads, 1);
+  EXPECT_TRUE(share.cpus.empty());
+}
+
+// A process that is called mpirun and has all processors starts a rank that is bound to one.
+template <typename Check>
+bool true_in_bound_rank(const Check& check) {
+  const std::vector<int> cpus = allowed_cpus();
+  return true_in_child([&] {
+    ::prctl(PR_SET_NAME, "mpirun");
+    return true_in_child([&] {
+      ::prctl(PR_SET_NAME, "strata");
+      ::setenv("OMPI_COMM_WORLD_SIZE", "2", 1);
+      bind_to(cpus.front());
+      return check();
+    });
+  });
+}
+
+TEST(UndoDefaultBinding, GivesARankWhatItsLauncherHas) {
+  const std::size_t processors = allowed_cpus().size();
+  if (processors < 2) GTEST_SKIP() << "one processor: nothing to undo";
+  EXPECT_TRUE(true_in_bound_rank(
+      [&] { return !undo_default_binding().empty() && allowed_cpus().size() == processors; }));
+}
+
+TEST(UndoDefaultBinding, ObeysABindingThatWasAskedFor) {
+  for (const char* variable :
+       {"OMPI_MCA_hwloc_base_binding_policy", "OMPI_MCA_rmaps_base_mapping_policy"}) {
+    EXPECT_TRUE(true_in_bound_rank([&] {
+      ::setenv(variable, "core", 1);
+      return undo_default_binding().empty() && allowed_cpus().size() == 1;
+    })) << variable;
+  }
+}
+
+TEST(UndoDefaultBinding, LeavesOtherProcessesAlone) {
+  EXPECT_TRUE(true_in_bound_rank([&] {
+    ::unsetenv("OMPI_COMM_WORLD_SIZE");
+    return undo_default_binding().empty() && allowed_cpus().size() == 1;
+  }));
+}
+
+TEST(Machine, ResidentMemoryFollowsWhatIsHeld) {
+  constexpr std::int64_t kHeld = 64 * kMiB;
+  Budget budget("host memory", kHeld);
+  const std::int64_t before = resident_bytes();
+  {
+    const AlignedBuffer buffer(budget, "held", kHeld);
+    EXPECT_GE(resident_bytes(), before + kHeld * 9 / 10) << "counters lag by a few pages per core";
+  }
+  EXPECT_LT(resident_bytes(), before + kHeld / 2);
+  EXPECT_GE(peak_resident_bytes(), before + kHeld * 9 / 10);
+}
+
+TEST(Machine, AvailableMemoryIsPlausible) {
+  EXPECT_GT(available_memory_bytes(), 0);
+  EXPECT_LT(available_memory_bytes(), ::sysconf(_SC_PHYS_PAGES) * ::sysconf(_SC_PAGESIZE));
+  EXPECT_GE(numa_nodes(), 1);
+}
+
+}  // namespace
+}  // namespace strata
