@@ -1,0 +1,215 @@
+#include "kernels/ops/layernorm.h"
+
+#include <algorithm>
+#include <string>
+
+#include "tests/kernels/ops/op_runner.h"
+
+namespace strata::ops {
+namespace {
+
+struct Case {
+  std::int64_t rows;
+  std::int64_t cols;
+  Dtype x;
+  Dtype dy;
+};
+
+std::string name_of_case(const testing::TestParamInfo<Case>& info) {
+  const Case& c = info.param;
+  return fmt::format("{}x{}_{}_{}", c.rows, c.cols, name_of(c.x), name_of(c.dy));
+}
+
+// More than one tile and group of rows, more than one tile of columns, and odd sizes of each.
+std::vector<Case> all_cases() {
+  std::vector<Case> cases;
+  for (const auto& [x, dy] :
+       {std::pair{Dtype::f32, Dtype::f32}, {Dtype::bf16, Dtype::bf16}, {Dtype::bf16, Dtype::f32}}) {
+    for (const auto& [rows, cols] :
+         {std::pair{150, 1}, {150, 7}, {3, 16}, {131, 48}, {5, 384}, {4, 1000}}) {
+      cases.push_back({rows, cols, x, dy});
+    }
+  }
+  return cases;
+}
+
+// One row in double precision.
+struct ExactRow {
+  double mean = 0;
+  double rstd = 0;
+  double mean_abs = 0;
+
+  explicit ExactRow(const double* x, std::int64_t cols) {
+    for (std::int64_t i = 0; i < cols; ++i) mean += x[i] / static_cast<double>(cols);
+    for (std::int64_t i = 0; i < cols; ++i) mean_abs += std::abs(x[i]) / static_cast<double>(cols);
+    double variance = 0;
+    for (std::int64_t i = 0; i < cols; ++i) {
+      variance += (x[i] - mean) * (x[i] - mean) / static_cast<double>(cols);
+    }
+    rstd = 1 / std::sqrt(variance + double{kLayerNormEpsilon});
+  }
+  double normalised(double x) const { return (x - mean) * rstd; }
+  // What rounding errors of a normalised value are relative to: its terms before they cancel.
+  double magnitude(double x) const { return (std::abs(x) + mean_abs) * rstd; }
+};
+
+class LayerNorm : public testing::TestWithParam<Case> {
+ protected:
+  void SetUp() override {
+    const auto [rows, cols, x_dtype, dy_dtype] = GetParam();
+    x_.emplace(runner_, x_dtype, rows, cols, 3, random_values(1, rows * cols, 0.5));
+    dy_.emplace(runner_, dy_dtype, rows, cols, 5, random_values(2, rows * cols));
+    weight_.emplace(runner_, x_dtype, 1, cols, 0, random_values(3, cols, 1, 0.3));
+    bias_.emplace(runner_, x_dtype, 1, cols, 0, random_values(4, cols));
+    mean_.emplace(runner_, Dtype::f32, 1, rows, 0, std::vector<double>(rows));
+    rstd_.emplace(runner_, Dtype::f32, 1, rows, 0, std::vector<double>(rows));
+    y_.emplace(runner_, x_dtype, rows, cols, 1, std::vector<double>(rows * cols));
+    layernorm_forward(runner_.stream(), y_->view(), mean_->f32(), rstd_->f32(), x_->view(),
+                      weight_->f32(), bias_->f32());
+  }
+
+  // Longest chain of additions in a row, times two passes, and a few single operations.
+  double row_rounding() const { return (GetParam().cols / 8.0 + 32) * kF32Rounding; }
+
+  OpRunner runner_;
+  std::optional<DeviceMatrix> x_, dy_, weight_, bias_, mean_, rstd_, y_;
+};
+
+TEST_P(LayerNorm, ForwardMatchesTheFormula) {
+  const auto [rows, cols, x_dtype, dy_dtype] = GetParam();
+  const auto x = x_->values(), weight = weight_->values(), bias = bias_->values();
+  const auto y = y_->values(), mean = mean_->values(), rstd = rstd_->values();
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const ExactRow exact(&x[row * cols], cols);
+    EXPECT_NEAR(mean[row], exact.mean, row_rounding() * exact.mean_abs);
+    EXPECT_NEAR(rstd[row], exact.rstd, row_rounding() * exact.rstd);
+    for (std::int64_t i = 0; i < cols; ++i) {
+      const double value = x[row * cols + i];
+      const double expected = exact.normalised(value) * weight[i] + bias[i];
+      const double magnitude = exact.magnitude(value) * std::abs(weight[i]) + std::abs(bias[i]);
+      ASSERT_NEAR(y[row * cols + i], expected,
+                  row_rounding() * magnitude + rounding_of(x_dtype) * std::abs(expected))
+          << "row " << row << ", column " << i;
+    }
+  }
+}
+
+// dx of sum(dy · y) by central differences of the forward formula in double precision: their error,
+// h²/6 times the third derivative, is of the order 1e-8 · rstd.
+std::vector<double> numeric_dx(const double* x, const double* dy, const std::vector<double>& weight,
+                               std::int64_t cols) {
+  const double step = 1e-4;
+  std::vector<double> row(x, x + cols);
+  const auto loss = [&] {
+    const ExactRow exact(row.data(), cols);
+    double total = 0;
+    for (std::int64_t i = 0; i < cols; ++i) total += dy[i] * weight[i] * exact.normalised(row[i]);
+    return total;
+  };
+  std::vector<double> dx;
+  for (std::int64_t i = 0; i < cols; ++i) {
+    row[i] = x[i] + step;
+    const double above = loss();
+    row[i] = x[i] - step;
+    dx.push_back((above - loss()) / (2 * step));
+    row[i] = x[i];
+  }
+  return dx;
+}
+
+TEST_P(LayerNorm, BackwardMatchesDifferencesOfTheFormula) {
+  const auto [rows, cols, x_dtype, dy_dtype] = GetParam();
+  const auto start = random_values(5, rows * cols);
+  const auto x = x_->values(), dy = dy_->values(), weight = weight_->values();
+  const auto parameter_start = random_values(6, cols);
+  for (const Into into : {Into::overwrite, Into::add}) {
+    DeviceMatrix dx(runner_, x_dtype, rows, cols, 2, start);
+    DeviceMatrix dweight(runner_, Dtype::f32, 1, cols, 0, parameter_start);
+    DeviceMatrix dbias(runner_, Dtype::f32, 1, cols, 0, parameter_start);
+    const auto old_dx = dx.values(), old = dweight.values();
+    layernorm_backward(runner_.stream(), dx.view(), into, dweight.f32(), dbias.f32(), into,
+                       dy_->view(), x_->view(), weight_->f32(), mean_->f32(), rstd_->f32());
+    const bool adds = into == Into::add;
+    std::vector<double> exact_dweight(cols), exact_dbias(cols), dweight_size(cols),
+        dbias_size(cols);
+    const auto got = dx.values();
+    for (std::int64_t row = 0; row < rows; ++row) {
+      const ExactRow exact(&x[row * cols], cols);
+      const auto expected = numeric_dx(&x[row * cols], &dy[row * cols], weight, cols);
+      double g_max = 0, n_max = 0;
+      for (std::int64_t i = 0; i < cols; ++i) {
+        const std::int64_t at = row * cols + i;
+        g_max = std::max(g_max, std::abs(dy[at] * weight[i]));
+        n_max = std::max(n_max, exact.magnitude(x[at]));
+        exact_dweight[i] += dy[at] * exact.normalised(x[at]);
+        dweight_size[i] += std::abs(dy[at]) * exact.magnitude(x[at]);
+        exact_dbias[i] += dy[at];
+        dbias_size[i] += std::abs(dy[at]);
+      }
+      // |g| + |mean g| + |n · mean(g n)|, and the differences' own error
+      const double magnitude = exact.rstd * g_max * (2 + n_max * n_max);
+      for (std::int64_t i = 0; i < cols; ++i) {
+        const std::int64_t at = row * cols + i;
+        const double sum = expected[i] + (adds ? old_dx[at] : 0);
+        ASSERT_NEAR(got[at], sum,
+                    (row_rounding() + 1e-7) * magnitude + rounding_of(x_dtype) * std::abs(sum))
+            << "row " << row << ", column " << i;
+      }
+    }
+    const auto got_dweight = dweight.values(), got_dbias = dbias.values();
+    const double rounding = row_rounding() + static_cast<double>(rows) * kF32Rounding;
+    for (std::int64_t i = 0; i < cols; ++i) {
+      const double before = adds ? old[i] : 0;
+      ASSERT_NEAR(got_dweight[i], before + exact_dweight[i],
+                  rounding * (dweight_size[i] + std::abs(before)));
+      ASSERT_NEAR(got_dbias[i], before + exact_dbias[i],
+                  rounding * (dbias_size[i] + std::abs(before)));
+    }
+  }
+}
+
+TEST_P(LayerNorm, BackwardInPlaceGivesTheSameBits) {
+  const auto [rows, cols, x_dtype, dy_dtype] = GetParam();
+  const std::vector<double> zeros(rows * cols);
+  DeviceMatrix dx(runner_, x_dtype, rows, cols, 3, zeros);
+  DeviceMatrix dweight(runner_, Dtype::f32, 2, cols, 0, std::vector<double>(2 * cols));
+  DeviceMatrix dbias(runner_, Dtype::f32, 2, cols, 0, std::vector<double>(2 * cols));
+  for (const Matrix& out : {dx.view(), x_->view()}) {
+    const std::int64_t offset = out.data == dx.view().data ? 0 : cols;
+    layernorm_backward(runner_.stream(), out, Into::overwrite, dweight.f32() + offset,
+                       dbias.f32() + offset, Into::overwrite, dy_->view(), x_->view(),
+                       weight_->f32(), mean_->f32(), rstd_->f32());
+  }
+  EXPECT_EQ(dx.bytes(), x_->bytes());
+  for (const DeviceMatrix* gradient : {&dweight, &dbias}) {
+    const auto values = gradient->values();
+    EXPECT_TRUE(std::equal(values.begin(), values.begin() + cols, values.begin() + cols));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Sizes, LayerNorm, testing::ValuesIn(all_cases()), name_of_case);
+
+TEST(LayerNormBits, AreTheSameForEveryInstructionSetAndNumberOfWorkers) {
+  for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) {
+    for (const std::int64_t cols : {7, 391}) {
+      const std::int64_t rows = 200;
+      expect_same_bits_everywhere([&](OpRunner& runner) {
+        DeviceMatrix x(runner, dtype, rows, cols, 3, random_values(1, rows * cols, 0.5));
+        DeviceMatrix dy(runner, Dtype::f32, rows, cols, 0, random_values(2, rows * cols));
+        DeviceMatrix weight(runner, dtype, 1, cols, 0, random_values(3, cols, 1));
+        DeviceMatrix y(runner, dtype, rows, cols, 0, std::vector<double>(rows * cols));
+        DeviceMatrix stats(runner, Dtype::f32, 2, rows, 0, std::vector<double>(2 * rows));
+        DeviceMatrix gradients(runner, Dtype::f32, 2, cols, 0, std::vector<double>(2 * cols));
+        layernorm_forward(runner.stream(), y.view(), stats.f32(), stats.f32() + rows, x.view(),
+                          weight.f32(), weight.f32());
+        layernorm_backward(runner.stream(), x.view(), Into::overwrite, gradients.f32(),
+                           gradients.f32() + cols, Into::add, dy.view(), x.view(), weight.f32(),
+                           stats.f32(), stats.f32() + rows);
+        return Outputs{y.bytes(), stats.bytes(), x.bytes(), gradients.bytes()};
+      });
+    }
+  }
+}
+
+}  // namespace
+}  // namespace strata::ops
