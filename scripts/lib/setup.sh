@@ -1,0 +1,68 @@
+# Sourced by the scripts beside this folder: installs missing Debian or Ubuntu packages and builds.
+# Quiet and quick when everything is in place; works without network when the packages are there.
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+
+# What building and testing need, under the names of Debian 12 and Ubuntu 24.04.
+build_packages=(
+  g++ make cmake pkg-config
+  libfmt-dev nlohmann-json3-dev libcli11-dev libgtest-dev
+  libtbb-dev libdnnl-dev opencl-headers ocl-icd-opencl-dev
+  liburing-dev libhwloc-dev libopenmpi-dev openmpi-bin
+)
+
+say() { printf '%s\n' "$*" >&2; }
+
+# as_root COMMAND…: through sudo where we are not root.
+as_root() {
+  if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi
+}
+
+is_installed() {
+  [ "$(dpkg-query -W -f='${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
+}
+
+apt_install() {
+  as_root env DEBIAN_FRONTEND=noninteractive \
+    apt-get install -y -qq --no-install-recommends -o Dpkg::Use-Pty=0 "$@" >/dev/null
+}
+
+# install_packages PACKAGE…: installs those that are missing. Where that is not possible it says what
+# to install, and the caller goes on to try with what is there.
+install_packages() {
+  if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
+    say "Not a Debian or Ubuntu system: going on with what is installed. The packages there are:"
+    say "  $*"
+    return 0
+  fi
+  local missing=() package
+  for package in "$@"; do
+    is_installed "$package" || missing+=("$package")
+  done
+  [ ${#missing[@]} -gt 0 ] || return 0
+  if [ "$(id -u)" != 0 ] && ! command -v sudo >/dev/null; then
+    say "Going on without packages that only root can install: apt-get install ${missing[*]}"
+    return 0
+  fi
+  say "Installing from the system's packages: ${missing[*]}"
+  # A fresh machine has no package lists yet, or old ones.
+  apt_install "${missing[@]}" 2>/dev/null ||
+    { as_root apt-get update -qq && apt_install "${missing[@]}"; } ||
+    say "apt-get could not install them: going on with what is there"
+}
+
+# build_strata FOLDER [CMAKE ARGUMENT…]: configures and builds; prints the configuration only when it
+# fails.
+build_strata() {
+  local folder=$1 log
+  shift
+  log=$(mktemp)
+  if ! cmake -S "$root" -B "$folder" "$@" >"$log" 2>&1; then
+    cat "$log" >&2
+    rm -f "$log"
+    return 1
+  fi
+  rm -f "$log"
+  say "Building in $folder"
+  cmake --build "$folder" --parallel "$(nproc)"
+}
