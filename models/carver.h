@@ -37,4 +37,17 @@ class Carver {
   std::int64_t taken_bytes_ = 0;
 };
 
+// A Layout is a struct of pieces, constructed from a Carver& and its sizes.
+template <typename Layout, typename... Sizes>
+std::int64_t layout_bytes(const Sizes&... sizes) {
+  Carver carver;
+  Layout(carver, sizes...);
+  return carver.taken_bytes();
+}
+template <typename Layout, typename... Sizes>
+Layout lay_out(std::byte* base, const Sizes&... sizes) {
+  Carver carver(base);
+  return Layout(carver, sizes...);
+}
+
 }  // namespace strata::models

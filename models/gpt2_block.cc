@@ -83,20 +83,15 @@ void check_batch(Batch batch, Batch limits) {
 
 Gpt2Block::Gpt2Block(const Gpt2Config& config, Dtype dtype, Batch limits)
     : config_(config), dtype_(dtype), limits_(limits), unit_(gpt2_block_unit(config, 0)) {
-  Carver saved;
-  Saved(saved, config_, dtype_, limits_);
-  saved_bytes_ = saved.taken_bytes();
-  Carver workspace;
-  Workspace(workspace, config_, dtype_, limits_);
-  workspace_bytes_ = workspace.taken_bytes();
+  saved_bytes_ = layout_bytes<Saved>(config_, dtype_, limits_);
+  workspace_bytes_ = layout_bytes<Workspace>(config_, dtype_, limits_);
 }
 
 void Gpt2Block::forward(Stream& stream, Batch batch, const std::byte* weights, const void* x,
                         std::byte* saved, void* out) const {
   check_batch(batch, limits_);
   const ResidentWeights w(unit_, dtype_, weights);
-  Carver carver(saved);
-  const Saved s(carver, config_, dtype_, batch);
+  const auto s = lay_out<Saved>(saved, config_, dtype_, batch);
   const Matrix input = read_only(x, dtype_, batch.rows(), config_.hidden);
   const Matrix output = Matrix::dense(out, dtype_, batch.rows(), config_.hidden);
 
@@ -123,10 +118,8 @@ void Gpt2Block::backward(Stream& stream, Batch batch, const std::byte* weights, 
   check_batch(batch, limits_);
   const ResidentWeights w(unit_, dtype_, weights);
   const ResidentGradients g(unit_, gradients);
-  Carver saved_carver(const_cast<std::byte*>(saved));
-  const Saved s(saved_carver, config_, dtype_, batch);
-  Carver workspace_carver(workspace);
-  const Workspace d(workspace_carver, config_, dtype_, batch);
+  const auto s = lay_out<Saved>(const_cast<std::byte*>(saved), config_, dtype_, batch);
+  const auto d = lay_out<Workspace>(workspace, config_, dtype_, batch);
   const std::int64_t m = batch.rows();
   const Matrix input = read_only(x, dtype_, m, config_.hidden);
   const Matrix doutput = read_only(dout, dtype_, m, config_.hidden);

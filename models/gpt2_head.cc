@@ -52,19 +52,14 @@ Gpt2Head::Gpt2Head(const Gpt2Config& config, Dtype dtype, Batch limits)
       limits_(limits),
       unit_(gpt2_final_norm_unit(config)),
       chunk_rows_max_(std::min(gpt2_chunk_rows(config), config.vocabulary)) {
-  Carver record;
-  Record(record, config_, dtype_, limits_);
-  record_bytes_ = record.taken_bytes();
-  Carver workspace;
-  Workspace(workspace, dtype_, limits_.rows(), chunk_rows_max_);
-  workspace_bytes_ = workspace.taken_bytes();
+  record_bytes_ = layout_bytes<Record>(config_, dtype_, limits_);
+  workspace_bytes_ = layout_bytes<Workspace>(dtype_, limits_.rows(), chunk_rows_max_);
 }
 
 // The record's views, of the first `rows` rows.
 Gpt2Head::Record Gpt2Head::record_at(const std::byte* record, std::int64_t rows) const {
   STRATA_CHECK(rows >= 1 && rows <= limits_.rows(), "{} rows, made for {}", rows, limits_.rows());
-  Carver carver(const_cast<std::byte*>(record));
-  Record views(carver, config_, dtype_, limits_);
+  auto views = lay_out<Record>(const_cast<std::byte*>(record), config_, dtype_, limits_);
   views.normed.rows = rows;
   views.dnormed.rows = rows;
   return views;
@@ -85,8 +80,7 @@ void Gpt2Head::chunk_forward(Stream& stream, Batch batch, const std::byte* table
                              const std::int32_t* targets, std::byte* workspace) const {
   STRATA_CHECK(rows <= chunk_rows_max_, "a chunk of {} rows, made for {}", rows, chunk_rows_max_);
   const Record r = record_at(record, batch.rows());
-  Carver carver(workspace);
-  const Workspace chunk(carver, dtype_, batch.rows(), rows);
+  const auto chunk = lay_out<Workspace>(workspace, dtype_, batch.rows(), rows);
   ops::linear_forward(stream, chunk.logits, r.normed,
                       read_only(table, dtype_, rows, config_.hidden), nullptr);
   ops::softmax_stats_update(stream, r.statistics, chunk.logits, targets, first_id);
@@ -106,8 +100,7 @@ void Gpt2Head::chunk_backward(Stream& stream, Batch batch, const std::byte* tabl
   const Record r = record_at(record, batch.rows());
   const Matrix w = read_only(table, dtype_, rows, config_.hidden);
   const Matrix dw = Matrix::dense(dtable, Dtype::f32, rows, config_.hidden);
-  Carver carver(workspace);
-  const Workspace chunk(carver, dtype_, batch.rows(), rows);
+  const auto chunk = lay_out<Workspace>(workspace, dtype_, batch.rows(), rows);
   ops::linear_forward(stream, chunk.logits, r.normed, w, nullptr);
   ops::cross_entropy_backward(stream, chunk.dlogits, chunk.logits, r.statistics, targets, first_id,
                               scale);

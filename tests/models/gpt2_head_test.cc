@@ -1,0 +1,189 @@
+// Properties of the head that hold whatever its numbers, and the loss against its definition;
+// gpt2_golden_test.cc checks the gradients.
+#include "models/gpt2_head.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/ops/cross_entropy.h"
+#include "tests/models/test_device.h"
+
+namespace strata::models {
+namespace {
+
+const Gpt2Config kConfig = parse_gpt2("gpt2:layers=2,hidden=36,heads=3,context=24,vocab=61");
+constexpr Batch kBatch{2, 5};
+constexpr float kScale = 0.125f;
+
+double largest_difference(const std::vector<float>& a, const std::vector<float>& b) {
+  EXPECT_EQ(a.size(), b.size());
+  double result = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    result = std::max(result, std::abs(double{a[i]} - double{b[i]}));
+  }
+  return result;
+}
+
+double largest(const std::vector<float>& values) {
+  return largest_difference(values, std::vector<float>(values.size()));
+}
+
+class Gpt2HeadTest : public ::testing::TestWithParam<Dtype> {
+ protected:
+  struct Outcome {
+    double loss;
+    std::vector<float> dx;
+    std::vector<float> dtable;
+    std::vector<float> dnorm;   // the ln_f unit
+    std::vector<float> logits;  // (M, V)
+    friend bool operator==(const Outcome&, const Outcome&) = default;
+  };
+
+  // A whole pass over the chunks (rows of each), by a head made for `limits`; fails the test when
+  // it writes beyond what it asked for. The backward runs `backwards` times on one record.
+  Outcome run(const std::vector<std::int64_t>& chunks, const std::vector<std::int32_t>& targets,
+              Batch limits = kBatch, int backwards = 1) {
+    const Gpt2Head head(kConfig, dtype_, limits);
+    Stream& stream = device_.stream();
+    const std::int64_t c = kConfig.hidden;
+    const std::int64_t m = kBatch.rows();
+    const UnitSpec norm_unit = gpt2_final_norm_unit(kConfig);
+    const DeviceBuffer norm =
+        device_.upload(random_normals(norm_unit.elements, 1, 1, 0.1f), dtype_);
+    const DeviceBuffer table =
+        device_.upload(random_normals(kConfig.vocabulary * c, 2, 0, 0.3f), dtype_);
+    const DeviceBuffer x = device_.upload(random_normals(m * c, 3, 0, 2), dtype_);
+    const DeviceBuffer dx = device_.allocate(m * c * bytes_of(dtype_));
+    const DeviceBuffer dtable = device_.allocate(kConfig.vocabulary * c * bytes_of(Dtype::f32));
+    const DeviceBuffer dnorm = device_.allocate(norm_unit.elements * bytes_of(Dtype::f32));
+    const DeviceBuffer next = device_.upload<std::int32_t>(targets);
+    const DeviceBuffer loss = device_.upload<double>(std::vector<double>{0});
+    const DeviceBuffer record = device_.allocate_guarded(head.record_bytes());
+    const DeviceBuffer workspace = device_.allocate_guarded(head.workspace_bytes());
+    const DeviceBuffer logits = device_.allocate(kConfig.vocabulary * bytes_of(Dtype::f32));
+    const auto* next_ids = reinterpret_cast<const std::int32_t*>(next.data());
+    const auto f32 = [](const DeviceBuffer& b) { return reinterpret_cast<float*>(b.data()); };
+
+    const auto for_each_chunk = [&](const auto& body) {
+      std::int64_t first = 0;
+      for (const std::int64_t rows : chunks) {
+        body(first, rows, table.data() + first * c * bytes_of(dtype_));
+        first += rows;
+      }
+      STRATA_CHECK(first == kConfig.vocabulary);
+    };
+    head.final_norm_forward(stream, kBatch, norm.data(), x.data(), record.data());
+    for_each_chunk([&](std::int64_t first, std::int64_t rows, const std::byte* piece) {
+      head.chunk_forward(stream, kBatch, piece, first, rows, record.data(), next_ids,
+                         workspace.data());
+    });
+    head.finish_loss(stream, kBatch, record.data(), next_ids,
+                     reinterpret_cast<double*>(loss.data()));
+    for (int i = 0; i < backwards; ++i) {
+      for_each_chunk([&](std::int64_t first, std::int64_t rows, const std::byte* piece) {
+        head.chunk_backward(stream, kBatch, piece, f32(dtable) + first * c, ops::Into::overwrite,
+                            first, rows, record.data(), next_ids, kScale, workspace.data());
+      });
+    }
+    head.final_norm_backward(stream, kBatch, norm.data(), f32(dnorm), ops::Into::overwrite,
+                             x.data(), record.data(), dx.data());
+    Outcome outcome;
+    for (std::int64_t row = 0; row < m; ++row) {
+      for_each_chunk([&](std::int64_t first, std::int64_t rows, const std::byte* piece) {
+        head.logits_of_row(stream, piece, rows, record.data(), row, f32(logits) + first);
+      });
+      const auto values = device_.read<float>(logits.data(), kConfig.vocabulary);
+      outcome.logits.insert(outcome.logits.end(), values.begin(), values.end());
+    }
+    device_.expect_guard(record, head.record_bytes());
+    device_.expect_guard(workspace, head.workspace_bytes());
+    outcome.loss = device_.read<double>(loss.data(), 1).front();
+    outcome.dx = device_.read(dx.data(), m * c, dtype_);
+    outcome.dtable = device_.read<float>(dtable.data(), kConfig.vocabulary * c);
+    outcome.dnorm = device_.read<float>(dnorm.data(), norm_unit.elements);
+    return outcome;
+  }
+
+  const std::vector<std::int32_t> targets_{0, 60, 17, ops::kIgnoredTarget, 19, 20, 20, 59, 33, 5};
+  Dtype dtype_ = GetParam();
+  TestDevice device_{{.weight_rows_max = kConfig.vocabulary,
+                      .weight_cols_max = kConfig.hidden,
+                      .rows_max = 16,
+                      .tokens_max = 8,
+                      .head_dim = kConfig.head_dim()},
+                     dtype_};
+};
+
+// -log softmax in double of the logits that logits_of_row() gives. Each row's loss is made of f32
+// numbers below 16 with a few roundings: 10 rows × 16 × 8 × 2^-24.
+TEST_P(Gpt2HeadTest, LossIsTheSumOfCrossEntropies) {
+  const Outcome outcome = run({61}, targets_);
+  double expected = 0;
+  for (std::int64_t row = 0; row < kBatch.rows(); ++row) {
+    if (targets_[row] == ops::kIgnoredTarget) continue;
+    const float* const logits = outcome.logits.data() + row * kConfig.vocabulary;
+    double sum = 0;
+    for (std::int64_t id = 0; id < kConfig.vocabulary; ++id) sum += std::exp(double{logits[id]});
+    expected += std::log(sum) - double{logits[targets_[row]]};
+  }
+  EXPECT_NEAR(outcome.loss, expected, 10 * 16 * 8 * 0x1p-24);
+}
+
+// f32: the softmax's sum and dnormed are summed in another order: a few roundings of 2^-24. bf16:
+// logits and sums are f32 too, so that a rounding to bf16 of dlogits or dx changes its mind at
+// most: one unit of 2^-8 of an entry.
+TEST_P(Gpt2HeadTest, ChunksDoNotChangeTheResult) {
+  const Outcome whole = run({61}, targets_);
+  const double tolerance = dtype_ == Dtype::f32 ? 16 * 0x1p-24 : 0x1p-8;
+  for (const auto& chunks : {std::vector<std::int64_t>{20, 41}, {1, 59, 1}, {17, 3, 40, 1}}) {
+    const Outcome cut = run(chunks, targets_);
+    EXPECT_NEAR(cut.loss, whole.loss, 16 * 0x1p-24 * whole.loss);
+    EXPECT_LE(largest_difference(cut.dx, whole.dx), tolerance * largest(whole.dx));
+    EXPECT_LE(largest_difference(cut.dtable, whole.dtable), tolerance * largest(whole.dtable));
+    EXPECT_LE(largest_difference(cut.dnorm, whole.dnorm), tolerance * largest(whole.dnorm));
+  }
+}
+
+TEST_P(Gpt2HeadTest, IgnoredTargetsCountForNothing) {
+  const Outcome some = run({20, 41}, targets_);
+  const std::int64_t c = kConfig.hidden;
+  for (std::int64_t row = 0; row < kBatch.rows(); ++row) {
+    const std::vector<float> dx(some.dx.begin() + row * c, some.dx.begin() + (row + 1) * c);
+    EXPECT_EQ(largest(dx) == 0, targets_[row] == ops::kIgnoredTarget) << "row " << row;
+  }
+  const Outcome none =
+      run({20, 41}, std::vector<std::int32_t>(targets_.size(), ops::kIgnoredTarget));
+  EXPECT_EQ(none.loss, 0);
+  EXPECT_EQ(largest(none.dx), 0);
+  EXPECT_EQ(largest(none.dtable), 0);
+  EXPECT_EQ(largest(none.dnorm), 0);
+}
+
+TEST_P(Gpt2HeadTest, TheFirstChunkStartsTheRecordsGradientAfresh) {
+  EXPECT_EQ(run({20, 41}, targets_, kBatch, 2), run({20, 41}, targets_, kBatch, 1));
+}
+
+TEST_P(Gpt2HeadTest, ASmallerBatchDoesNotDependOnTheLimits) {
+  EXPECT_EQ(run({20, 41}, targets_, {2, 8}), run({20, 41}, targets_, kBatch));
+}
+
+INSTANTIATE_TEST_SUITE_P(Dtypes, Gpt2HeadTest, ::testing::Values(Dtype::f32, Dtype::bf16),
+                         [](const auto& info) { return name_of(info.param); });
+
+// 50257 = 9 × 5440 + 1297.
+TEST(Gpt2HeadCost, ListsTheTwoSizesOfChunks) {
+  const Gpt2Head head(parse_gpt2("gpt2-124m"), Dtype::bf16, {2, 1024});
+  std::vector<std::int64_t> chunk_rows;
+  for (const ops::MatmulShape& shape : head.matmul_shapes()) {
+    EXPECT_EQ(shape.k, 768);
+    EXPECT_EQ(shape.rows, 2048);
+    if (shape.kind == ops::MatmulKind::backward_weight) chunk_rows.push_back(shape.n);
+  }
+  EXPECT_EQ(chunk_rows, (std::vector<std::int64_t>{5440, 1297}));
+  EXPECT_DOUBLE_EQ(head.forward_flops({2, 1024}), 2.0 * 2048 * 50257 * 768);
+}
+
+}  // namespace
+}  // namespace strata::models
