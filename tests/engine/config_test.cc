@@ -3,13 +3,16 @@
 
 #include "engine/config_file.h"
 #include "kernels/base/error.h"
-#include "tests/engine/expect_error.h"
+#include "tests/support/error_text.h"
 
 namespace strata::engine {
 namespace {
 
+using test::error_text;
+using test::mentions;
+
 std::string error_of(std::string_view text) {
-  return message_of<ConfigError>([&] { parse_config(text, "c.toml"); });
+  return error_text<ConfigError>([&] { parse_config(text, "c.toml"); });
 }
 
 TEST(ConfigFile, ReadsLines) {
@@ -53,25 +56,25 @@ TEST(ConfigFile, AnEmptyFileHasNoEntries) {
 }
 
 TEST(ConfigFile, ErrorsNameTheLine) {
-  EXPECT_PRED2(contains, error_of("lr = 1\nsteps 5\n"), "c.toml:2: 'steps 5' is not of the form");
-  EXPECT_PRED2(contains, error_of("[optimizer]\nlr = 1\n"), "c.toml:1: sections");
-  EXPECT_PRED2(contains, error_of("lr =\n"), "c.toml:1: the value is missing");
-  EXPECT_PRED2(contains, error_of("= 3\n"), "c.toml:1: the option is missing");
-  EXPECT_PRED2(contains, error_of("data = \"a\n"), "c.toml:1: the closing \" is missing");
-  EXPECT_PRED2(contains, error_of("data = \"a\" b\n"), "c.toml:1: unexpected 'b'");
-  EXPECT_PRED2(contains, error_of("data = \"\\x\"\n"), "c.toml:1: a \\");
-  EXPECT_PRED2(contains, error_of("lr = 1\nlr = 2\n"), "c.toml:2: 'lr' is given twice");
+  EXPECT_PRED2(mentions, error_of("lr = 1\nsteps 5\n"), "c.toml:2: 'steps 5' is not of the form");
+  EXPECT_PRED2(mentions, error_of("[optimizer]\nlr = 1\n"), "c.toml:1: sections");
+  EXPECT_PRED2(mentions, error_of("lr =\n"), "c.toml:1: the value is missing");
+  EXPECT_PRED2(mentions, error_of("= 3\n"), "c.toml:1: the option is missing");
+  EXPECT_PRED2(mentions, error_of("data = \"a\n"), "c.toml:1: the closing \" is missing");
+  EXPECT_PRED2(mentions, error_of("data = \"a\" b\n"), "c.toml:1: unexpected 'b'");
+  EXPECT_PRED2(mentions, error_of("data = \"\\x\"\n"), "c.toml:1: a \\");
+  EXPECT_PRED2(mentions, error_of("lr = 1\nlr = 2\n"), "c.toml:2: 'lr' is given twice");
 }
 
 TEST(ConfigFile, JsonErrorsNameTheFileAndKey) {
-  EXPECT_PRED2(contains, error_of("{\"lr\": 1"), "c.toml: not valid JSON");
-  EXPECT_PRED2(contains, error_of("{\"lr\": 1, \"lr\": 2}"), "'lr' is given twice");
-  EXPECT_PRED2(contains, error_of("{\"optimizer\": {\"lr\": 1}}"), "the value of 'optimizer'");
-  EXPECT_PRED2(contains, error_of("{\"no_decay\": null}"), "the value of 'no_decay'");
+  EXPECT_PRED2(mentions, error_of("{\"lr\": 1"), "c.toml: not valid JSON");
+  EXPECT_PRED2(mentions, error_of("{\"lr\": 1, \"lr\": 2}"), "'lr' is given twice");
+  EXPECT_PRED2(mentions, error_of("{\"optimizer\": {\"lr\": 1}}"), "the value of 'optimizer'");
+  EXPECT_PRED2(mentions, error_of("{\"no_decay\": null}"), "the value of 'no_decay'");
 }
 
 TEST(ConfigFile, AMissingFileIsNamed) {
-  EXPECT_PRED2(contains, message_of<ConfigError>([] { read_config_file("/nonexistent/a.toml"); }),
+  EXPECT_PRED2(mentions, error_text<ConfigError>([] { read_config_file("/nonexistent/a.toml"); }),
                "/nonexistent/a.toml: No such file or directory");
 }
 

@@ -8,13 +8,16 @@
 
 #include "engine/option_list.h"
 #include "kernels/base/error.h"
-#include "tests/engine/expect_error.h"
+#include "tests/support/error_text.h"
 
 namespace strata::engine {
 namespace {
 
+using test::error_text;
+using test::mentions;
+
 std::string parse_error(const std::vector<std::string>& arguments) {
-  return message_of<ConfigError>([&] { parse_options(arguments); });
+  return error_text<ConfigError>([&] { parse_options(arguments); });
 }
 
 Options valid_options() {
@@ -113,14 +116,14 @@ TEST(ParseOptions, TheCommandLineWinsOverTheConfigFile) {
 TEST(ParseOptions, ConfigErrorsNameFileAndLine) {
   const auto path = std::filesystem::path(::testing::TempDir()) / "options_test_bad.toml";
   std::ofstream(path) << "steps = 5\n\nmax_grad_norm = 1\n";
-  EXPECT_PRED2(contains, parse_error({"--config", path.string()}),
+  EXPECT_PRED2(mentions, parse_error({"--config", path.string()}),
                "options_test_bad.toml:3: unknown option 'max_grad_norm': max_grad_norm is "
                "--clip-norm here");
   std::ofstream(path) << "\nsteps = many\n";
-  EXPECT_PRED2(contains, parse_error({"--config", path.string()}),
+  EXPECT_PRED2(mentions, parse_error({"--config", path.string()}),
                "options_test_bad.toml:2: steps: 'many' is not a whole number");
   std::filesystem::remove(path);
-  EXPECT_PRED2(contains, parse_error({"--config", path.string()}), path.string());
+  EXPECT_PRED2(mentions, parse_error({"--config", path.string()}), path.string());
 }
 
 TEST(ParseOptions, UnknownOptionsSuggestWhatIsMeant) {
@@ -130,9 +133,9 @@ TEST(ParseOptions, UnknownOptionsSuggestWhatIsMeant) {
             "unknown option --learning_rate: learning_rate is --lr here");
   EXPECT_EQ(parse_error({"--learning-rate", "1"}),
             "unknown option --learning-rate: learning-rate is --lr here");
-  EXPECT_PRED2(contains, parse_error({"--gradient_accumulation_steps", "4"}), "--global-batch");
-  EXPECT_PRED2(contains, parse_error({"--warmup_ratio", "0.03"}), "--warmup 3%");
-  EXPECT_PRED2(contains, parse_error({"--per_device_train_batch_size", "4"}), "--micro-batch");
+  EXPECT_PRED2(mentions, parse_error({"--gradient_accumulation_steps", "4"}), "--global-batch");
+  EXPECT_PRED2(mentions, parse_error({"--warmup_ratio", "0.03"}), "--warmup 3%");
+  EXPECT_PRED2(mentions, parse_error({"--per_device_train_batch_size", "4"}), "--micro-batch");
   EXPECT_EQ(parse_error({"--qqqqqqqqqqqq"}),
             "unknown option --qqqqqqqqqqqq: see strata train --help");
 }
@@ -142,15 +145,15 @@ TEST(ParseOptions, BadValuesNameTheOption) {
   EXPECT_EQ(parse_error({"--steps", "99999999999999999999"}),
             "--steps: '99999999999999999999' is too large");
   EXPECT_EQ(parse_error({"--lr", "nan"}), "--lr: 'nan' is not a number");
-  EXPECT_PRED2(contains, parse_error({"--host-memory", "many"}), "--host-memory: ");
+  EXPECT_PRED2(mentions, parse_error({"--host-memory", "many"}), "--host-memory: ");
   EXPECT_EQ(parse_error({"--optimizer", "adamv"}),
             "--optimizer: 'adamv' is not one of adamw, adam (did you mean 'adamw'?)");
-  EXPECT_PRED2(contains, parse_error({"--warmup", "101%"}), "--warmup: '101%'");
-  EXPECT_PRED2(contains, parse_error({"--warmup", "-1"}), "--warmup: '-1'");
-  EXPECT_PRED2(contains, parse_error({"--sample-prompt", "\\x"}), "--sample-prompt: ");
-  EXPECT_PRED2(contains, parse_error({"--no-decay", "a,,b"}), "--no-decay: ");
-  EXPECT_PRED2(contains, parse_error({"--steps"}), "--steps");
-  EXPECT_PRED2(contains, parse_error({"train.txt"}), "unexpected argument 'train.txt'");
+  EXPECT_PRED2(mentions, parse_error({"--warmup", "101%"}), "--warmup: '101%'");
+  EXPECT_PRED2(mentions, parse_error({"--warmup", "-1"}), "--warmup: '-1'");
+  EXPECT_PRED2(mentions, parse_error({"--sample-prompt", "\\x"}), "--sample-prompt: ");
+  EXPECT_PRED2(mentions, parse_error({"--no-decay", "a,,b"}), "--no-decay: ");
+  EXPECT_PRED2(mentions, parse_error({"--steps"}), "--steps");
+  EXPECT_PRED2(mentions, parse_error({"train.txt"}), "unexpected argument 'train.txt'");
 }
 
 struct BadOptions {
@@ -197,7 +200,7 @@ TEST(CheckOptions, RefusesWhatIsOutOfRangeOrContradictory) {
   for (const BadOptions& bad : cases) {
     Options options = valid_options();
     bad.spoil(options);
-    EXPECT_PRED2(contains, message_of<ConfigError>([&] { check_options(options); }), bad.mentions);
+    EXPECT_PRED2(mentions, error_text<ConfigError>([&] { check_options(options); }), bad.mentions);
   }
 }
 
@@ -205,11 +208,11 @@ TEST(CheckOptions, TrainingNeedsDataAndALength) {
   EXPECT_NO_THROW(check_training_options(valid_options()));
   Options options = valid_options();
   options.data.clear();
-  EXPECT_PRED2(contains, message_of<ConfigError>([&] { check_training_options(options); }),
+  EXPECT_PRED2(mentions, error_text<ConfigError>([&] { check_training_options(options); }),
                "--data");
   options = valid_options();
   options.steps = 0;
-  EXPECT_PRED2(contains, message_of<ConfigError>([&] { check_training_options(options); }),
+  EXPECT_PRED2(mentions, error_text<ConfigError>([&] { check_training_options(options); }),
                "--steps");
   options.epochs = 0.5;
   EXPECT_NO_THROW(check_training_options(options));
@@ -222,8 +225,8 @@ TEST(OptionsHelp, ShowsEveryOptionOnceWithItsDefaultInAHundredColumns) {
     EXPECT_NE(first, std::string::npos) << spec.name;
     EXPECT_EQ(help.find("\n  --" + spec.name + " ", first), std::string::npos) << spec.name;
   }
-  EXPECT_PRED2(contains, help, "[0.0003]");
-  EXPECT_PRED2(contains, help, "Tiers\n");
+  EXPECT_PRED2(mentions, help, "[0.0003]");
+  EXPECT_PRED2(mentions, help, "Tiers\n");
   std::istringstream lines(help);
   for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100u) << line;
 }

@@ -6,9 +6,6 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include <atomic>
-#include <cstdlib>
-#include <new>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
@@ -16,22 +13,15 @@
 
 #include "engine/progress.h"
 #include "kernels/base/error.h"
-#include "tests/engine/expect_error.h"
-
-namespace {
-std::atomic<int> allocations{0};
-}  // namespace
-
-void* operator new(std::size_t bytes) {
-  ++allocations;
-  if (void* memory = std::malloc(bytes)) return memory;
-  throw std::bad_alloc();
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+#include "tests/support/allocation_count.h"
+#include "tests/support/error_text.h"
 
 namespace strata::engine {
 namespace {
+
+using test::allocation_count;
+using test::error_text;
+using test::mentions;
 
 constexpr std::int64_t kNvmeBytes = 3ll << 30;
 
@@ -44,13 +34,13 @@ struct Channel {
     ::close(read_end);
     ::close(write_end);
   }
-  // All that was written so far, which must be less than the channel holds (a few KiB).
+  // All that was written so far, less than the channel holds. A mark of our own ends it, since what
+  // goes through a terminal arrives with delay.
   std::string read_all() const {
-    int waiting = 0;
-    ::ioctl(read_end, FIONREAD, &waiting);
-    std::string text(static_cast<std::size_t>(waiting), '\0');
-    const ssize_t got = ::read(read_end, text.data(), text.size());
-    text.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
+    constexpr char kMark = '\0';
+    EXPECT_EQ(::write(write_end, &kMark, 1), 1);
+    std::string text;
+    for (char c = kMark; ::read(read_end, &c, 1) == 1 && c != kMark;) text += c;
     return text;
   }
 };
@@ -138,7 +128,7 @@ TEST(Progress, OnATerminalStepsOverwriteEachOther) {
     progress.show(record_of(1, 0.1));
     const std::string first = out.read_all();
     EXPECT_TRUE(first.starts_with("\r\x1b[Kstep 1/9  loss 3.1416")) << first;
-    EXPECT_FALSE(contains(first, "\n")) << first;
+    EXPECT_FALSE(mentions(first, "\n")) << first;
 
     StepRecord evaluated = record_of(2, 0.1);
     evaluated.val_loss = 2.5;
@@ -197,9 +187,9 @@ TEST(Progress, AllocatesNothing) {
     StepRecord record = record_of(999, 12.3);
     record.val_loss = record.grad_norm = 1.0 / 3;
     record.device_peak_bytes = record.host_peak_bytes = 1023ll << 40;
-    const int before = allocations;
+    const std::int64_t before = allocation_count;
     progress.show(record);
-    EXPECT_EQ(allocations, before);
+    EXPECT_EQ(allocation_count, before);
     out.read_all();
   }
 }
@@ -210,7 +200,7 @@ TEST(Progress, AFullOutputIsAnError) {
   ::close(out.write_end);
   out.write_end = ::open("/dev/full", O_WRONLY);
   Progress progress(out.write_end, ProgressStyle::plain, 1, 0);
-  EXPECT_PRED2(contains, message_of<IoError>([&] { progress.show(record_of(1, 1)); }),
+  EXPECT_PRED2(mentions, error_text<IoError>([&] { progress.show(record_of(1, 1)); }),
                "No space left on device");
 }
 

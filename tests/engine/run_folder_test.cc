@@ -8,11 +8,16 @@
 #include "engine/option_list.h"
 #include "engine/run_folder.h"
 #include "kernels/base/error.h"
-#include "tests/engine/expect_error.h"
-#include "tests/engine/temporary_folder.h"
+#include "tests/support/error_text.h"
+#include "tests/support/temporary_folder.h"
 
 namespace strata::engine {
 namespace {
+
+using test::contents_of;
+using test::error_text;
+using test::mentions;
+using test::TemporaryFolder;
 
 namespace fs = std::filesystem;
 
@@ -23,8 +28,8 @@ TEST(RunFolder, AUsedPathIsRefusedAndNotTouched) {
   std::ofstream(folder.path("file")) << "text";
   for (const std::string name : {"used", "file"}) {
     const auto create = [&] { RunFolder run(folder.path(name)); };
-    EXPECT_PRED2(contains, message_of<ConfigError>(create), "--run " + folder.path(name));
-    EXPECT_PRED2(contains, message_of<ConfigError>(create), "choose another");
+    EXPECT_PRED2(mentions, error_text<ConfigError>(create), "--run " + folder.path(name));
+    EXPECT_PRED2(mentions, error_text<ConfigError>(create), "choose another");
   }
   EXPECT_EQ(contents_of(folder.path("used/log.jsonl")), "{}\n");
   EXPECT_EQ(contents_of(folder.path("file")), "text");
@@ -92,7 +97,7 @@ TEST(RunFolder, OptionsAreReadBackAsAConfigFile) {
 TEST(RunFolder, AFolderThatCannotBeCreatedIsNamed) {
   const TemporaryFolder folder;
   std::ofstream(folder.path("file"));
-  EXPECT_PRED2(contains, message_of<Error>([&] { RunFolder run(folder.path("file/run")); }),
+  EXPECT_PRED2(mentions, error_text<Error>([&] { RunFolder run(folder.path("file/run")); }),
                folder.path("file/run"));
 }
 

@@ -2,33 +2,25 @@
 // allocation, and no empty files left behind.
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <cmath>
-#include <cstdlib>
 #include <filesystem>
 #include <limits>
-#include <new>
 #include <nlohmann/json.hpp>
 
 #include "engine/run_log.h"
 #include "kernels/base/error.h"
-#include "tests/engine/expect_error.h"
-#include "tests/engine/temporary_folder.h"
-
-namespace {
-std::atomic<int> allocations{0};
-}  // namespace
-
-void* operator new(std::size_t bytes) {
-  ++allocations;
-  if (void* memory = std::malloc(bytes)) return memory;
-  throw std::bad_alloc();
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+#include "tests/support/allocation_count.h"
+#include "tests/support/error_text.h"
+#include "tests/support/temporary_folder.h"
 
 namespace strata::engine {
 namespace {
+
+using test::allocation_count;
+using test::contents_of;
+using test::error_text;
+using test::mentions;
+using test::TemporaryFolder;
 
 using Json = nlohmann::ordered_json;
 
@@ -124,9 +116,9 @@ TEST(RunLog, AllocatesNothingEvenForTheLongestLine) {
   const TemporaryFolder folder;
   RunLog log({folder.path("log.jsonl")});
   const StepRecord record = longest_record();
-  const int before = allocations;
+  const std::int64_t before = allocation_count;
   log.write(record);
-  EXPECT_EQ(allocations, before);
+  EXPECT_EQ(allocation_count, before);
 }
 
 TEST(RunLog, LeavesNoEmptyFileBehind) {
@@ -138,10 +130,10 @@ TEST(RunLog, LeavesNoEmptyFileBehind) {
 }
 
 TEST(RunLog, ErrorsNameTheFile) {
-  EXPECT_PRED2(contains, message_of<IoError>([] { RunLog({"/nonexistent/log.jsonl"}); }),
+  EXPECT_PRED2(mentions, error_text<IoError>([] { RunLog({"/nonexistent/log.jsonl"}); }),
                "/nonexistent/log.jsonl");
   RunLog full({"/dev/full"});
-  EXPECT_PRED2(contains, message_of<IoError>([&] { full.write({}); }),
+  EXPECT_PRED2(mentions, error_text<IoError>([&] { full.write({}); }),
                "/dev/full: No space left on device");
 }
 

@@ -9,7 +9,7 @@
 #include <iterator>
 #include <string>
 
-namespace strata::engine {
+namespace strata::test {
 
 class TemporaryFolder {
  public:
@@ -32,4 +32,4 @@ inline std::string contents_of(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-}  // namespace strata::engine
+}  // namespace strata::test
