@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstddef>
+#include <utility>
 #include <vector>
 
 namespace strata::ops::reference {
@@ -60,6 +61,95 @@ inline std::vector<float> transpose(const std::vector<float>& x, std::size_t row
     for (std::size_t j = 0; j < cols; ++j) y[j * rows + i] = x[i * cols + j];
   }
   return y;
+}
+
+// Causal attention of one head; q, k, v, out, dout (tokens, head_dim).
+struct Head {
+  std::size_t tokens;
+  std::size_t head_dim;
+  std::vector<float> q;
+  std::vector<float> k;
+  std::vector<float> v;
+
+  double scale() const { return 1 / std::sqrt(static_cast<double>(head_dim)); }
+  double dot(const std::vector<float>& a, std::size_t i, const std::vector<float>& b,
+             std::size_t j) const {
+    double sum = 0;
+    for (std::size_t c = 0; c < head_dim; ++c) {
+      sum += static_cast<double>(a[i * head_dim + c]) * b[j * head_dim + c];
+    }
+    return sum;
+  }
+  double magnitude(const std::vector<float>& a, std::size_t i, const std::vector<float>& b,
+                   std::size_t j) const {
+    double sum = 0;
+    for (std::size_t c = 0; c < head_dim; ++c) {
+      sum += std::abs(static_cast<double>(a[i * head_dim + c]) * b[j * head_dim + c]);
+    }
+    return sum;
+  }
+};
+
+struct AttentionForward {
+  Sums out;
+  std::vector<double> log_sum_exp;  // (tokens)
+};
+
+inline AttentionForward attention_forward(const Head& head) {
+  const auto [tokens, head_dim] = std::pair(head.tokens, head.head_dim);
+  AttentionForward result{{std::vector<double>(tokens * head_dim),
+                           std::vector<double>(tokens * head_dim)},
+                          std::vector<double>(tokens)};
+  for (std::size_t i = 0; i < tokens; ++i) {
+    double sum = 0;
+    for (std::size_t j = 0; j <= i; ++j) sum += std::exp(head.scale() * head.dot(head.q, i, head.k, j));
+    result.log_sum_exp[i] = std::log(sum);
+    for (std::size_t j = 0; j <= i; ++j) {
+      const double p = std::exp(head.scale() * head.dot(head.q, i, head.k, j)) / sum;
+      for (std::size_t c = 0; c < head_dim; ++c) {
+        result.out.value[i * head_dim + c] += p * head.v[j * head_dim + c];
+        result.out.magnitude[i * head_dim + c] += std::abs(p * head.v[j * head_dim + c]);
+      }
+    }
+  }
+  return result;
+}
+
+struct AttentionBackward {
+  Sums dq;
+  Sums dk;
+  Sums dv;
+};
+
+// From the probabilities that log_sum_exp gives and from `out` as it was stored.
+inline AttentionBackward attention_backward(const Head& head, const std::vector<float>& dout,
+                                            const std::vector<float>& out,
+                                            const std::vector<float>& log_sum_exp) {
+  const auto [tokens, head_dim] = std::pair(head.tokens, head.head_dim);
+  const Sums zero{std::vector<double>(tokens * head_dim), std::vector<double>(tokens * head_dim)};
+  AttentionBackward result{zero, zero, zero};
+  const auto accumulate = [&](Sums& sums, std::size_t row, double factor, double factor_magnitude,
+                              const std::vector<float>& x, std::size_t x_row) {
+    for (std::size_t c = 0; c < head.head_dim; ++c) {
+      const double term = x[x_row * head.head_dim + c];
+      sums.value[row * head.head_dim + c] += factor * term;
+      sums.magnitude[row * head.head_dim + c] += factor_magnitude * std::abs(term);
+    }
+  };
+  for (std::size_t i = 0; i < tokens; ++i) {
+    const double row_dot = head.dot(dout, i, out, i);
+    for (std::size_t j = 0; j <= i; ++j) {
+      const double p = std::exp(head.scale() * head.dot(head.q, i, head.k, j) - log_sum_exp[i]);
+      const double ds = head.scale() * p * (head.dot(dout, i, head.v, j) - row_dot);
+      const double ds_magnitude =
+          head.scale() * p *
+          (head.magnitude(dout, i, head.v, j) + head.magnitude(dout, i, out, i));
+      accumulate(result.dv, j, p, p, dout, i);
+      accumulate(result.dq, i, ds, ds_magnitude, head.k, j);
+      accumulate(result.dk, j, ds, ds_magnitude, head.q, i);
+    }
+  }
+  return result;
 }
 
 }  // namespace strata::ops::reference
