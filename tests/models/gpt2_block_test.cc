@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "tests/models/test_device.h"
+#include "tests/support/compare.h"
 
 namespace strata::models {
 namespace {
@@ -93,8 +94,7 @@ TEST_P(Gpt2BlockTest, WeightGradientsAddToWhatIsThere) {
   const std::vector<float> overwritten = run(kLimits, kLimits, x).gradients;
   const std::vector<float> added =
       run(kLimits, kLimits, x, Dx::separate, ops::Into::add, kBefore).gradients;
-  const double largest =
-      std::abs(*std::ranges::max_element(overwritten, {}, [](float g) { return std::abs(g); }));
+  const double largest = strata::testing::largest(overwritten);
   for (const TensorSpec& tensor : unit_.tensors) {
     for (std::int64_t i = 0; i < tensor.elements(); ++i) {
       const std::int64_t at = tensor.offset_elements + i;

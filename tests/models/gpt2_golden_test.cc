@@ -5,12 +5,15 @@
 #include <cmath>
 
 #include "tests/models/resident_gpt2.h"
+#include "tests/support/compare.h"
 #include "tests/support/golden.h"
 
 namespace strata::models {
 namespace {
 
 using strata::testing::Golden;
+using strata::testing::largest;
+using strata::testing::largest_difference;
 
 const Golden& golden() {
   static const Golden kGolden("gpt2_tiny");
@@ -65,23 +68,6 @@ Result run(const Case& test) {
     result.logits.insert(result.logits.end(), logits.begin(), logits.end());
   }
   result.gradients = model.gradients();
-  return result;
-}
-
-double largest(std::span<const float> values) {
-  double result = 0;
-  for (const float value : values) result = std::max(result, std::abs(double{value}));
-  return result;
-}
-
-// NaN where either has one.
-double largest_difference(std::span<const float> a, std::span<const float> b) {
-  if (a.size() != b.size()) return INFINITY;
-  double result = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    const double difference = std::abs(double{a[i]} - double{b[i]});
-    if (!(difference <= result)) result = difference;
-  }
   return result;
 }
 

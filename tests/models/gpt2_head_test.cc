@@ -9,6 +9,7 @@
 
 #include "kernels/ops/cross_entropy.h"
 #include "tests/models/test_device.h"
+#include "tests/support/compare.h"
 
 namespace strata::models {
 namespace {
@@ -17,18 +18,8 @@ const Gpt2Config kConfig = parse_gpt2("gpt2:layers=2,hidden=36,heads=3,context=2
 constexpr Batch kBatch{2, 5};
 constexpr float kScale = 0.125f;
 
-double largest_difference(const std::vector<float>& a, const std::vector<float>& b) {
-  EXPECT_EQ(a.size(), b.size());
-  double result = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    result = std::max(result, std::abs(double{a[i]} - double{b[i]}));
-  }
-  return result;
-}
-
-double largest(const std::vector<float>& values) {
-  return largest_difference(values, std::vector<float>(values.size()));
-}
+using strata::testing::largest;
+using strata::testing::largest_difference;
 
 class Gpt2HeadTest : public ::testing::TestWithParam<Dtype> {
  protected:
