@@ -39,14 +39,16 @@ class Gpt2Block {
   void forward(Stream& stream, Batch batch, const std::byte* weights, const void* x,
                std::byte* saved, void* out) const;
 
-  // gradients: the unit's flat buffer, f32. dout (B·T, C) is read; dx (B·T, C) may be x itself.
+  // gradients: the unit's flat buffer, f32; Into::overwrite also zeroes the gaps between tensors.
+  // saved: of a forward() with the same batch, weights and x. dout (B·T, C) is read; dx (B·T, C) may
+  // be x itself.
   void backward(Stream& stream, Batch batch, const std::byte* weights, float* gradients,
                 ops::Into into, const void* x, const std::byte* saved, const void* dout, void* dx,
                 std::byte* workspace) const;
 
   // The linear layers, for choosing their arithmetic.
   std::vector<ops::MatmulShape> matmul_shapes() const;
-  // Multiply-adds × 2 of one forward for a batch, attention included.
+  // Multiply-adds × 2 of one forward for a batch, attention (its causal half) included.
   double forward_flops(Batch batch) const;
 
  private:

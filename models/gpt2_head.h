@@ -42,7 +42,8 @@ class Gpt2Head {
   void chunk_backward(Stream& stream, Batch batch, const std::byte* table, float* dtable,
                       ops::Into into, std::int64_t first_id, std::int64_t rows, std::byte* record,
                       const std::int32_t* targets, float scale, std::byte* workspace) const;
-  // gradients: the ln_f unit, f32. dx (B·T, C) may be x itself.
+  // gradients: the ln_f unit, f32; Into::overwrite also zeroes the gap between its tensors.
+  // dx (B·T, C) may be x itself.
   void final_norm_backward(Stream& stream, Batch batch, const std::byte* weights, float* gradients,
                            ops::Into into, const void* x, std::byte* record, void* dx) const;
 
