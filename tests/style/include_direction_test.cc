@@ -1,0 +1,80 @@
+// Folders include only downward (docs/architecture.md), and by full path.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+#include "tests/style/source_tree.h"
+
+namespace strata::style {
+namespace {
+
+// What the files of a folder may include, besides their own folder.
+const std::map<std::string, std::set<std::string>> kMayInclude = {
+    {"kernels/base", {}},
+    {"kernels/device", {"kernels/base"}},
+    {"kernels/ops", {"kernels/base", "kernels/device"}},
+    {"io", {"kernels/base"}},
+    {"optim_cpu", {"kernels/base"}},
+    {"models", {"kernels/base", "kernels/device", "kernels/ops"}},
+    {"offload/comm", {"kernels/base", "kernels/device", "kernels/ops"}},
+    {"offload", {"offload/comm", "io", "kernels/base", "kernels/device"}},
+    {"engine",
+     {"models", "offload", "offload/comm", "optim_cpu", "io", "kernels/base", "kernels/device",
+      "kernels/ops"}},
+};
+
+const std::vector<std::string> kSourceFolders = {"engine",    "models",  "offload",
+                                                 "optim_cpu", "kernels", "io"};
+
+// The entry of the table that a path belongs to: its longest prefix; "" if there is none.
+std::string folder_of(const std::string& path) {
+  std::string best;
+  for (const auto& [folder, allowed] : kMayInclude) {
+    if (path.starts_with(folder + "/") && folder.size() > best.size()) best = folder;
+  }
+  return best;
+}
+
+TEST(IncludeDirection, FindsTheFolderOfAPath) {
+  EXPECT_EQ(folder_of("offload/lease.h"), "offload");
+  EXPECT_EQ(folder_of("offload/comm/communicator.h"), "offload/comm");
+  EXPECT_EQ(folder_of("kernels/ops/cpu/isa/vector.h"), "kernels/ops");
+  EXPECT_EQ(folder_of("kernels/loose.h"), "");
+}
+
+TEST(IncludeDirection, EveryFileIsInAKnownFolder) {
+  const auto files = source_files(kSourceFolders);
+  EXPECT_GT(files.size(), 50u);  // the tree was found
+  for (const SourceFile& file : files) EXPECT_NE(folder_of(file.path), "") << file.path;
+}
+
+TEST(IncludeDirection, IncludesPointDownward) {
+  for (const SourceFile& file : source_files(kSourceFolders)) {
+    const std::string folder = folder_of(file.path);
+    for (std::size_t i = 0; i < file.lines.size(); ++i) {
+      const std::string include = quoted_include(file.lines[i]);
+      if (include.empty()) continue;
+      const std::string included = folder_of(include);
+      const bool allowed = included == folder || kMayInclude.at(folder).contains(included);
+      EXPECT_TRUE(allowed) << file.path << ":" << i + 1 << " must not include \"" << include
+                           << "\"";
+    }
+  }
+}
+
+TEST(IncludeDirection, IncludesAreByFullPath) {
+  std::vector<std::string> folders = kSourceFolders;
+  folders.push_back("tests");
+  for (const SourceFile& file : source_files(folders)) {
+    for (std::size_t i = 0; i < file.lines.size(); ++i) {
+      const std::string include = quoted_include(file.lines[i]);
+      if (include.empty()) continue;
+      EXPECT_TRUE(std::filesystem::exists(source_root() / include))
+          << file.path << ":" << i + 1 << ": no \"" << include << "\" from the root of the tree";
+    }
+  }
+}
+
+}  // namespace
+}  // namespace strata::style
