@@ -1,3 +1,4 @@
+# shellcheck shell=bash disable=SC2034
 # Sourced by the scripts beside this folder: installs missing Debian or Ubuntu packages and builds.
 # Quiet and quick when everything is in place; works without network when the packages are there.
 
