@@ -87,13 +87,13 @@ Gpt2Block::Gpt2Block(const Gpt2Config& config, Dtype dtype, Batch limits)
   workspace_bytes_ = layout_bytes<Workspace>(config_, dtype_, limits_);
 }
 
-void Gpt2Block::forward(Stream& stream, Batch batch, const std::byte* weights, const void* x,
-                        std::byte* saved, void* out) const {
+void Gpt2Block::recompute(Stream& stream, Batch batch, const std::byte* weights, const void* x,
+                          std::byte* saved) const {
   check_batch(batch, limits_);
   const ResidentWeights w(unit_, dtype_, weights);
-  const auto s = lay_out<Saved>(saved, config_, dtype_, batch);
+  Carver carver(saved);
+  const Saved s(carver, config_, dtype_, batch);
   const Matrix input = read_only(x, dtype_, batch.rows(), config_.hidden);
-  const Matrix output = Matrix::dense(out, dtype_, batch.rows(), config_.hidden);
 
   ops::layernorm_forward(stream, s.normed1, s.mean1, s.rstd1, input, w.vector(kLn1Weight),
                          w.vector(kLn1Bias));
@@ -108,6 +108,15 @@ void Gpt2Block::forward(Stream& stream, Batch batch, const std::byte* weights, c
                          w.vector(kLn2Bias));
   ops::linear_forward(stream, s.mlp_in, s.normed2, w.matrix(kMlpInWeight), w.vector(kMlpInBias));
   ops::gelu_forward(stream, s.mlp_out, s.mlp_in);
+}
+
+void Gpt2Block::forward(Stream& stream, Batch batch, const std::byte* weights, const void* x,
+                        std::byte* saved, void* out) const {
+  recompute(stream, batch, weights, x, saved);
+  const ResidentWeights w(unit_, dtype_, weights);
+  Carver carver(saved);
+  const Saved s(carver, config_, dtype_, batch);
+  const Matrix output = Matrix::dense(out, dtype_, batch.rows(), config_.hidden);
   ops::linear_forward(stream, output, s.mlp_out, w.matrix(kMlpOutWeight), w.vector(kMlpOutBias));
   ops::add(stream, output, output, s.residual);
 }

@@ -40,6 +40,10 @@ class Gpt2Block {
                std::byte* saved, void* out) const;
 
   // gradients: the unit's flat buffer, f32; Into::overwrite also zeroes the gaps between tensors.
+  // What forward() saves, again, without computing `out`: activation checkpointing.
+  void recompute(Stream& stream, Batch batch, const std::byte* weights, const void* x,
+                 std::byte* saved) const;
+
   // saved: of a forward() with the same batch, weights and x. dout (B·T, C) is read; dx (B·T, C) may
   // be x itself.
   void backward(Stream& stream, Batch batch, const std::byte* weights, float* gradients,

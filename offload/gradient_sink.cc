@@ -4,11 +4,10 @@
 
 namespace strata::offload {
 
-GradientSink::GradientSink(const Plan& plan, std::vector<std::vector<Gap>> gaps, Device& device,
-                           Stream& compute, comm::Communicator& comm, GradientConsumer& consumer,
+GradientSink::GradientSink(const Plan& plan, Device& device, Stream& compute,
+                           comm::Communicator& comm, GradientConsumer& consumer,
                            FailureLatch& failure, Tracer* tracer)
     : plan_(plan),
-      gaps_(std::move(gaps)),
       compute_(compute),
       comm_(comm),
       consumer_(consumer),
@@ -41,8 +40,10 @@ float* GradientSink::open(int unit) {
   }
   compute_.wait(*slot.emptied, WaitFor::gradient_slot_free);
   float* const data = slot_data(open_);
-  for (const Gap& gap : gaps_[static_cast<std::size_t>(unit)]) {
-    compute_.fill_zero(data + gap.first, (gap.last - gap.first) * 4);
+  const UnitPlan& planned = plan_.units[static_cast<std::size_t>(unit)];
+  const std::int64_t padded = planned.shard_elements * plan_.world_size;
+  if (padded > planned.elements) {
+    compute_.fill_zero(data + planned.elements, (padded - planned.elements) * 4);
   }
   return data;
 }

@@ -17,7 +17,6 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <vector>
 
 #include "kernels/base/failure_latch.h"
 #include "kernels/base/task_thread.h"
@@ -43,20 +42,13 @@ class GradientConsumer {
   virtual void landed(const Contribution& contribution) = 0;
 };
 
-// [first, last) elements of a unit's flat buffer that belong to no tensor.
-struct Gap {
-  std::int64_t first;
-  std::int64_t last;
-};
-
 class GradientSink {
  public:
-  // gaps[unit]: kept zero, so that norms and updates see zeros there.
-  GradientSink(const Plan& plan, std::vector<std::vector<Gap>> gaps, Device& device,
-               Stream& compute, comm::Communicator& comm, GradientConsumer& consumer,
-               FailureLatch& failure, Tracer* tracer);
+  GradientSink(const Plan& plan, Device& device, Stream& compute, comm::Communicator& comm,
+               GradientConsumer& consumer, FailureLatch& failure, Tracer* tracer);
 
-  // The slot to fill on the compute stream. Tensors hold old values: backward overwrites first.
+  // The slot to fill on the compute stream. It holds old values, which backward overwrites; only the
+  // padding behind the unit is zeroed here.
   float* open(int unit);
   // Everything enqueued on compute so far belongs to the gradient.
   void close(const Contribution& contribution);
@@ -74,7 +66,6 @@ class GradientSink {
   float* slot_data(int slot) const;
 
   const Plan& plan_;
-  std::vector<std::vector<Gap>> gaps_;
   Stream& compute_;
   comm::Communicator& comm_;
   GradientConsumer& consumer_;
