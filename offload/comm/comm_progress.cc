@@ -13,36 +13,31 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr int kImmediateTests = 16;
+// A test that finds nothing is followed by a sleep of a fixed part of the time waited so far: it
+// delays a message by that part at most, and a long wait costs almost no processor time.
+constexpr std::chrono::nanoseconds kNoSleepBefore = 20us;
+constexpr int kSleepPart = 16;
 constexpr std::chrono::nanoseconds kSleepMin = 5us;
-constexpr std::chrono::nanoseconds kSleepMax = 200us;
+constexpr std::chrono::nanoseconds kSleepMax = 1ms;
 constexpr std::chrono::nanoseconds kPartingSleep = 1ms;
 // A peer whose heartbeat is this many periods old has stopped; a fresher one is only slow.
 constexpr int kStalePeriods = 3;
-
-// How long to sleep after a test that found nothing.
-class Backoff {
- public:
-  void progressed() { fruitless_ = 0; }
-  std::chrono::nanoseconds next() {
-    if (fruitless_++ < kImmediateTests) return 0ns;
-    return std::min(kSleepMin * (fruitless_ - kImmediateTests), kSleepMax);
-  }
-
- private:
-  int fruitless_ = 0;
-};
 
 double seconds(std::chrono::nanoseconds duration) {
   return std::chrono::duration<double>(duration).count();
 }
 
+std::chrono::nanoseconds sleep_after(std::chrono::nanoseconds waited) {
+  return waited < kNoSleepBefore ? 0ns : std::clamp(waited / kSleepPart, kSleepMin, kSleepMax);
+}
+
 }  // namespace
 
 void CommThread::serve() {
-  Backoff backoff;
-  Nanoseconds sleep_max{0};
+  Nanoseconds last_move{0};
   while (true) {
+    const Nanoseconds sleep_max =
+        exchange_under_way() ? sleep_after(now_ - last_move) : heartbeat_->period() / 4;
     switch (take_orders(sleep_max)) {
       case Order::none:
         break;
@@ -54,8 +49,7 @@ void CommThread::serve() {
         MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
         return;
     }
-    if (serve_once()) backoff.progressed();
-    sleep_max = exchange_under_way() ? backoff.next() : heartbeat_->period() / 4;
+    if (serve_once()) last_move = now_;
   }
 }
 
@@ -155,8 +149,8 @@ void CommThread::check_liveness() const {
   }
   const auto silent = silent_peers(timeout_);
   if (silent.empty()) return;
-  const auto busy = std::ranges::find_if(
-      lanes_, [](const Lane& lane) { return lane.exchange() != nullptr; });
+  const auto busy =
+      std::ranges::find_if(lanes_, [](const Lane& lane) { return lane.exchange() != nullptr; });
   report_silent(silent, busy == lanes_.end() ? nullptr : busy->exchange()->name());
 }
 

@@ -2,7 +2,7 @@
 //
 // It carries out the exchanges that other threads submit, several at once, keeps the heartbeat, and
 // watches both: a message or a heartbeat that does not come within the timeout fails the run with a
-// CommError that names the rank. It sleeps between tests (doubling up to 0.2 ms, and on a
+// CommError that names the rank. It sleeps between tests (longer the longer it has waited, and on a
 // condition variable while nothing is under way), never spins, and allocates only at start and for
 // an error.
 //
@@ -14,8 +14,8 @@
 // In `failed` no MPI call is made but MPI_Abort: memory that messages pointed to may be gone. Every
 // submitted exchange has been dropped and its waiter gets the run's failure.
 //
-// Time here is what this thread has seen pass: a gap of its own (a suspended machine) is not counted
-// as silence of its peers.
+// Time here is what this thread has seen pass: a gap of its own (a suspended machine) is not
+// counted as silence of its peers.
 #pragma once
 
 #include <mpi.h>

@@ -1,10 +1,9 @@
 // Exchange: one collective as rounds of point-to-point messages, and Lane, which carries it out.
 //
 // In round r every rank sends each peer at most one piece and receives at most one from it. Two
-// rounds are under way at once. The messages of an exchange share a tag, which all ranks derive from
-// the order in which collectives were enqueued; so exchanges of different streams may be under way
-// together, begun in any order. Bounded pieces keep staging small, let shards pass 2 GiB, and tell
-// whose data is missing.
+// rounds are under way at once. The messages of an exchange share a tag that no other one under
+// way has and that all ranks agree on; so several may be under way together, begun in any order.
+// Bounded pieces keep staging small, let shards pass 2 GiB, and tell whose data is missing.
 //
 // An Exchange lives with the thread that waits for it; the communication thread uses it from
 // CommThread::submit() until it is finished. Counters are the only state both touch.
@@ -99,7 +98,7 @@ class Lane {
   void post(std::int64_t round);
   void post_message(Message message, std::size_t index);
   bool test();
-  void check_received(const Message& message, const MPI_Status& status) const;
+  void check_complete(const Message& message, const MPI_Status& status, int code) const;
   bool round_complete(std::int64_t round) const;
 
   MPI_Comm world_;

@@ -27,9 +27,9 @@ Heartbeat::Heartbeat(MPI_Comm world, int rank, int world_size, std::chrono::nano
   requests_.assign(2 * peers, MPI_REQUEST_NULL);
   completed_.assign(2 * peers, 0);
   for (std::size_t i = 0; i < peers; ++i) {
-    check_mpi(MPI_Recv_init(&received_[i], 1, MPI_BYTE, peers_[i].rank, kTag, channel_,
-                            &requests_[i]),
-              "MPI_Recv_init");
+    check_mpi(
+        MPI_Recv_init(&received_[i], 1, MPI_BYTE, peers_[i].rank, kTag, channel_, &requests_[i]),
+        "MPI_Recv_init");
     check_mpi(MPI_Send_init(&sent_[i], 1, MPI_BYTE, peers_[i].rank, kTag, channel_,
                             &requests_[peers + i]),
               "MPI_Send_init");
@@ -38,6 +38,8 @@ Heartbeat::Heartbeat(MPI_Comm world, int rank, int world_size, std::chrono::nano
 }
 
 void Heartbeat::progress(std::chrono::nanoseconds now) {
+  if (now < next_look_ && !leaving_) return;
+  next_look_ = now + period_ / 8;
   receive(now);
   const bool due = now >= next_beat_;
   if (due) next_beat_ = now + period_;

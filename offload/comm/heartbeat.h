@@ -7,7 +7,8 @@
 // Per peer:   answering ──its farewell arrives──▶ left
 //
 // Times are the communication thread's own (comm_thread.h). Requests are persistent and made at
-// construction; later calls allocate nothing and never block. Used by the communication thread only.
+// construction; later calls allocate nothing and never block. Used by the communication thread
+// only.
 #pragma once
 
 #include <mpi.h>
@@ -26,7 +27,7 @@ class Heartbeat {
 
   std::chrono::nanoseconds period() const { return period_; }
 
-  // Takes in what has arrived and sends what is due. Throws CommError.
+  // Takes in what has arrived and sends what is due, a few times per period. Throws CommError.
   void progress(std::chrono::nanoseconds now);
 
   // How long this peer has not been heard; 0 once it has left.
@@ -52,13 +53,14 @@ class Heartbeat {
 
   MPI_Comm channel_ = MPI_COMM_NULL;
   std::chrono::nanoseconds period_;
+  std::chrono::nanoseconds next_look_{0};
   std::chrono::nanoseconds next_beat_{0};
   bool leaving_ = false;
   std::vector<Peer> peers_;
   std::vector<unsigned char> received_;  // one byte a peer
   std::vector<unsigned char> sent_;
-  std::vector<MPI_Request> requests_;    // a receive per peer, then a send per peer
-  std::vector<int> completed_;           // scratch of MPI_Testsome
+  std::vector<MPI_Request> requests_;  // a receive per peer, then a send per peer
+  std::vector<int> completed_;         // scratch of MPI_Testsome
 };
 
 }  // namespace strata::comm

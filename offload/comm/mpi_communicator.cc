@@ -3,6 +3,7 @@
 #include <array>
 #include <atomic>
 #include <exception>
+#include <vector>
 
 #include "kernels/base/error.h"
 #include "kernels/device/cpu_device.h"
@@ -14,7 +15,11 @@
 namespace strata::comm {
 namespace {
 
-constexpr int kTags = 32768;  // MPI guarantees this many
+// Collectives of a kind are numbered as they are enqueued, the same on all ranks; the tag of a
+// collective's messages is made of both. MPI guarantees 32,768 tags.
+enum class Kind : std::uint8_t { all_gather, reduce_scatter, host };
+constexpr int kKinds = 3;
+constexpr int kTagsPerKind = 32768 / kKinds;
 
 // Collectives on a stream block that stream's thread, and nobody else, until the communication
 // thread has carried them out. The sum of a reduce-scatter runs on the stream's thread (with the
@@ -59,8 +64,11 @@ class MpiCommunicator final : public Communicator {
   void abort() noexcept override { thread_->abort(); }
 
  private:
-  // Taken when a collective is enqueued, so that it is the same on all ranks.
-  int next_tag() { return static_cast<int>(enqueued_++ % kTags); }
+  int next_tag(Kind kind) {
+    const auto index = static_cast<std::size_t>(kind);
+    const std::uint64_t number = enqueued_[index].fetch_add(1, std::memory_order_relaxed);
+    return static_cast<int>(index * kTagsPerKind + number % kTagsPerKind);
+  }
   void run(Exchange& exchange) {
     thread_->submit(exchange);
     thread_->await_finish(exchange);
@@ -72,7 +80,7 @@ class MpiCommunicator final : public Communicator {
   FailureLatch& failure_;
   const int exceptions_before_;
   std::shared_ptr<CommThread> thread_;
-  std::atomic<std::uint64_t> enqueued_{0};
+  std::array<std::atomic<std::uint64_t>, kKinds> enqueued_{};
   std::byte* staging_ = nullptr;
   const Stream* reducing_stream_ = nullptr;
   std::vector<const float*> terms_;
@@ -80,7 +88,7 @@ class MpiCommunicator final : public Communicator {
 
 void MpiCommunicator::all_gather(Stream& stream, void* full, std::int64_t shard_bytes) {
   const Parts parts{static_cast<std::byte*>(full), shard_bytes, piece_bytes_};
-  as_cpu(stream).launch("all_gather", [this, tag = next_tag(), parts](CpuDevice&) {
+  as_cpu(stream).launch("all_gather", [this, tag = next_tag(Kind::all_gather), parts](CpuDevice&) {
     AllGather exchange("all-gather", tag, rank(), parts);
     run(exchange);
   });
@@ -93,9 +101,10 @@ void MpiCommunicator::reduce_scatter(Stream& stream, float* full, std::int64_t s
   reducing_stream_ = &stream;
   const Parts parts{reinterpret_cast<std::byte*>(full),
                     shard_elements * std::int64_t{sizeof(float)}, piece_bytes_};
-  as_cpu(stream).launch("reduce_scatter", [this, tag = next_tag(), parts](CpuDevice& device) {
-    reduce_scatter_now(device, tag, parts);
-  });
+  as_cpu(stream).launch("reduce_scatter",
+                        [this, tag = next_tag(Kind::reduce_scatter), parts](CpuDevice& device) {
+                          reduce_scatter_now(device, tag, parts);
+                        });
 }
 
 void MpiCommunicator::reduce_scatter_now(CpuDevice& device, int tag, const Parts& parts) {
@@ -123,13 +132,13 @@ void MpiCommunicator::sum_round(CpuDevice& device, const ReduceScatter& exchange
 }
 
 void MpiCommunicator::barrier() {
-  Barrier exchange(next_tag());
+  Barrier exchange(next_tag(Kind::host));
   run(exchange);
 }
 
 void MpiCommunicator::broadcast(std::span<std::byte> data, int root) {
   STRATA_CHECK(root >= 0 && root < world_size(), "root {}", root);
-  Broadcast exchange(next_tag(), rank(), root, data, piece_bytes_);
+  Broadcast exchange(next_tag(Kind::host), rank(), root, data, piece_bytes_);
   run(exchange);
 }
 
@@ -137,7 +146,7 @@ void MpiCommunicator::all_gather_host(std::span<const std::byte> mine, std::span
   STRATA_CHECK(std::ssize(all) == std::ssize(mine) * world_size(), "{} bytes of {} ranks into {}",
                mine.size(), world_size(), all.size());
   std::ranges::copy(mine, all.begin() + std::ssize(mine) * rank());
-  AllGather exchange("all-gather on the host", next_tag(), rank(),
+  AllGather exchange("all-gather on the host", next_tag(Kind::host), rank(),
                      {all.data(), std::ssize(mine), piece_bytes_});
   run(exchange);
 }

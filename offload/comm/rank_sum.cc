@@ -8,8 +8,8 @@
 namespace strata::comm {
 namespace {
 
-constexpr std::int64_t kTileElements = 32768;   // a worker's share: long enough to hide its start
-constexpr std::int64_t kBlockElements = 1024;   // partial sums, kept in the L1 cache
+constexpr std::int64_t kTileElements = 32768;  // a worker's share: long enough to hide its start
+constexpr std::int64_t kBlockElements = 1024;  // partial sums, kept in the L1 cache
 
 void sum_block(float* destination, std::span<const float* const> terms, std::int64_t begin,
                std::int64_t elements) {

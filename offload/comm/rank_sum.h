@@ -1,4 +1,5 @@
-// The sum of a reduce-scatter: f32, in rank order, so that its bits depend on the ranks' data alone.
+// The sum of a reduce-scatter: f32, in rank order, so that its bits depend on the ranks' data
+// alone.
 #pragma once
 
 #include <cstdint>

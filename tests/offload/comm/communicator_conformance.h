@@ -85,8 +85,8 @@ class CommunicatorConformance : public testing::Test {
     full.download(stream());
     stream().synchronize();
     for (std::int64_t i = 0; i < full.elements; ++i) {
-      ASSERT_EQ(full.host()[i],
-                value(static_cast<int>(i / shard_elements), i % shard_elements)) << "element " << i;
+      ASSERT_EQ(full.host()[i], value(static_cast<int>(i / shard_elements), i % shard_elements))
+          << "element " << i;
     }
   }
 
@@ -103,7 +103,8 @@ class CommunicatorConformance : public testing::Test {
       float expected = value(0, at);
       for (int rank = 1; rank < ranks(); ++rank) expected += value(rank, at);
       ASSERT_EQ(std::bit_cast<std::uint32_t>(full.host()[at]),
-                std::bit_cast<std::uint32_t>(expected)) << "element " << at;
+                std::bit_cast<std::uint32_t>(expected))
+          << "element " << at;
     }
   }
 };
@@ -134,25 +135,34 @@ TEST_F(CommunicatorConformance, ReduceScatterAddsInRankOrder) {
 TEST_F(CommunicatorConformance, TestDataTellsTheOrderOfAdditions) {
   int different = 0;
   for (std::int64_t i = 0; i < 1000; ++i) {
-    different += (value(0, i) + value(1, i)) + value(2, i) != (value(2, i) + value(1, i)) + value(0, i);
+    different +=
+        (value(0, i) + value(1, i)) + value(2, i) != (value(2, i) + value(1, i)) + value(0, i);
   }
   EXPECT_GT(different, 100);
 }
 
-// Both streams are enqueued in the same order on every rank but run in opposite orders.
-TEST_F(CommunicatorConformance, StreamsMayRunInDifferentOrdersOnDifferentRanks) {
+// Odd ranks reduce first and gather late, even ranks the other way round, and between the two, on
+// the host, all meet.
+TEST_F(CommunicatorConformance, KindsMayComeInDifferentOrdersOnDifferentRanks) {
   constexpr std::int64_t kElements = 1000;
-  const auto other = device().make_stream("other");
+  const auto other = device().make_stream("gathers");
   Vector gathered(device(), ranks() * kElements);
   Vector reduced(device(), ranks() * kElements);
   std::fill_n(gathered.host(), gathered.elements, static_cast<float>(comm().rank()));
   std::fill_n(reduced.host(), reduced.elements, 1.0f);
   gathered.upload(*other);
   reduced.upload(stream());
-  Stream& late = comm().rank() % 2 == 0 ? *other : stream();
-  late.host_task([] { std::this_thread::sleep_for(std::chrono::milliseconds(50)); });
-  comm().all_gather(*other, gathered.on_device.data(), kElements * 4);
-  comm().reduce_scatter(stream(), reinterpret_cast<float*>(reduced.on_device.data()), kElements);
+  const auto gather = [&] { comm().all_gather(*other, gathered.on_device.data(), kElements * 4); };
+  const auto reduce = [&] {
+    comm().reduce_scatter(stream(), reinterpret_cast<float*>(reduced.on_device.data()), kElements);
+  };
+  const bool odd = comm().rank() % 2 == 1;
+  odd ? reduce() : gather();
+  (odd ? *other : stream()).host_task([] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  });
+  comm().barrier();
+  odd ? gather() : reduce();
   gathered.download(*other);
   reduced.download(stream());
   other->synchronize();
@@ -180,7 +190,8 @@ TEST_F(CommunicatorConformance, BroadcastReachesEveryRankFromEveryRoot) {
 TEST_F(CommunicatorConformance, AllGatherHostKeepsRankOrder) {
   const double mine = 0.5 + comm().rank();
   std::vector<double> all(static_cast<std::size_t>(ranks()));
-  comm().all_gather_host(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
+  comm().all_gather_host(std::as_bytes(std::span(&mine, 1)),
+                         std::as_writable_bytes(std::span(all)));
   for (int rank = 0; rank < ranks(); ++rank) {
     EXPECT_EQ(all[static_cast<std::size_t>(rank)], 0.5 + rank);
   }

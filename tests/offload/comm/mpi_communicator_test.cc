@@ -45,7 +45,8 @@ int report(Run& run, const std::function<void()>& work) {
 
 void reduce_forever(Run& run) {
   constexpr std::int64_t kShardElements = 10000;
-  const auto gradients = run.rank->device.allocate("test", kShardElements * 4 * run.comm().world_size());
+  const auto gradients =
+      run.rank->device.allocate("test", kShardElements * 4 * run.comm().world_size());
   while (true) {
     run.comm().reduce_scatter(*run.rank->stream, reinterpret_cast<float*>(gradients.data()),
                               kShardElements);
@@ -102,13 +103,15 @@ int disagreeing(Run& run) {
   return report(run, [&] {
     std::vector<std::byte> all(1000u * static_cast<unsigned>(run.comm().world_size()));
     const std::size_t mine = run.comm().rank() == 1 ? 10 : 20;
-    run.comm().all_gather_host(std::span(all).first(mine),
-                               std::span(all).first(mine * static_cast<unsigned>(run.comm().world_size())));
+    run.comm().all_gather_host(
+        std::span(all).first(mine),
+        std::span(all).first(mine * static_cast<unsigned>(run.comm().world_size())));
     wait_for_failure(run);
   });
 }
 
-// The last rank goes on alone for longer than the timeout; the others wait for it, and all end well.
+// The last rank goes on alone for longer than the timeout; the others wait for it, and all end
+// well.
 int late(Run& run) {
   if (run.comm().rank() == 1) std::this_thread::sleep_for(kShortTimeout * 3 / 2);
   return EXIT_SUCCESS;
@@ -131,8 +134,8 @@ int play(const std::string& role, std::int64_t piece_bytes) {
     const MpiOptions options{
         .timeout = role == "conformance" ? std::chrono::milliseconds(60000) : kShortTimeout,
         .piece_bytes = piece_bytes};
-    run.rank = std::make_unique<ConformanceRank>(make_mpi_communicator(options, run.failure),
-                                                 run.failure);
+    run.rank =
+        std::make_unique<ConformanceRank>(make_mpi_communicator(options, run.failure), run.failure);
     return roles.at(role)(run);
   } catch (const Error& error) {
     std::printf("error: %s\n", error.what());
@@ -151,9 +154,9 @@ Outcome launch(int ranks, const std::string& role, std::int64_t piece_bytes = 10
   setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
   setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
   const std::string self = std::filesystem::read_symlink("/proc/self/exe");
-  const std::string command =
-      fmt::format("timeout --kill-after=5 45 mpirun --oversubscribe --bind-to none -n {} '{}' {} {} 2>&1",
-                  ranks, self, role, piece_bytes);
+  const std::string command = fmt::format(
+      "timeout --kill-after=5 45 mpirun --oversubscribe --bind-to none -n {} '{}' {} {} 2>&1",
+      ranks, self, role, piece_bytes);
   Outcome outcome;
   FILE* pipe = popen(command.c_str(), "r");
   if (pipe == nullptr) return outcome;

@@ -15,7 +15,8 @@ TEST(RankSum, AddsInTheOrderOfTheTerms) {
   std::mt19937 random(1);
   std::uniform_real_distribution<float> exponent(-12, 12);
   for (const std::int64_t elements : {0, 1, 1023, 1024, 1025, 32767, 32768, 32769, 100003}) {
-    std::vector<std::vector<float>> terms(4, std::vector<float>(static_cast<std::size_t>(elements)));
+    std::vector<std::vector<float>> terms(4,
+                                          std::vector<float>(static_cast<std::size_t>(elements)));
     std::vector<const float*> pointers;
     for (auto& term : terms) {
       for (float& x : term) x = std::exp2(exponent(random));
