@@ -74,9 +74,8 @@ class MeasuredProduct {
     double best_s = std::numeric_limits<double>::infinity();
     for (int run = 0; run <= kMeasuredRuns; ++run) {
       const auto begin = std::chrono::steady_clock::now();
-      device.workers().parallel_for(matmul.tiles(), [&](std::int64_t tile, int worker) {
-        matmul.run_tile(tile, worker);
-      });
+      device.workers().parallel_for(
+          matmul.tiles(), [&](std::int64_t tile, int worker) { matmul.run_tile(tile, worker); });
       const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
       if (run > 0) best_s = std::min(best_s, elapsed.count());
     }
@@ -113,9 +112,8 @@ std::int64_t cpu_ops_scratch_bytes(const CpuOpsLimits& limits, int worker_slots)
 void attach_cpu_ops(CpuDevice& device, Isa isa, const CpuOpsLimits& limits,
                     Dtype default_arithmetic, std::vector<MatmulChoice> choices) {
   cpu::limit_library_isa(isa);
-  cpu::attach_op_state(device,
-                       std::make_shared<cpu::MatmulState>(device, isa, limits, default_arithmetic,
-                                                          std::move(choices)));
+  cpu::attach_op_state(device, std::make_shared<cpu::MatmulState>(
+                                   device, isa, limits, default_arithmetic, std::move(choices)));
 }
 
 std::vector<MatmulChoice> measure_matmuls(CpuDevice& device, std::span<const MatmulShape> shapes,

@@ -1,11 +1,11 @@
 // Linear layers: y = x·wᵀ + b, with w (N, K) row-major as in torch.nn.Linear.
 //
-// x, w, y, dx, dy, bias have one dtype (f32 or bf16); y and dx may be f32 with bf16 inputs. Products
-// are accumulated in f32; bf16 results are rounded once, to nearest even. Weight and bias gradients
-// are f32. Which arithmetic multiplies (bf16, or f32 on widened bf16) is the device's matmul table
-// (cpu_ops.h). The partition of the work into tiles depends on the shape alone, so bits do not
-// depend on the number of threads.
-// Every size is at least 1. Not supported: mixed dtypes other than the above, transposed x.
+// x, w, y, dx, dy, bias have one dtype (f32 or bf16); y and dx may be f32 with bf16 inputs.
+// Products are accumulated in f32; bf16 results are rounded once, to nearest even. Weight and bias
+// gradients are f32. Which arithmetic multiplies (bf16, or f32 on widened bf16) is the device's
+// matmul table (cpu_ops.h). The partition of the work into tiles depends on the shape alone, so
+// bits do not depend on the number of threads. Every size is at least 1. Not supported: mixed
+// dtypes other than the above, transposed x.
 #pragma once
 
 #include "kernels/device/device.h"
@@ -21,6 +21,7 @@ void linear_backward_input(Stream& stream, Matrix dx, Matrix dy, Matrix w, Into 
 
 // dw (N, K) f32 = or += dyᵀ (N, M) · x (M, K); dbias (N) f32 likewise the column sums of dy: rows
 // are added in order in groups of 256, then the groups in order. `dbias` may be null.
-void linear_backward_weight(Stream& stream, Matrix dw, float* dbias, Matrix dy, Matrix x, Into into);
+void linear_backward_weight(Stream& stream, Matrix dw, float* dbias, Matrix dy, Matrix x,
+                            Into into);
 
 }  // namespace strata::ops

@@ -40,8 +40,8 @@ class ForwardTile {
       const Matrix v = v_.load(call_.head(qkv, head, Section::v), first_key, keys);
       const Matrix scores = panel_matrix(scores_, queries, keys);
       multiply(scores, {q}, {k, Layout::transposed}, Into::overwrite);
-      call_.kernels.softmax(call_.score_tile(scores, first_query, first_key), max_, sum_,
-                            weighted_, weighted.cols);
+      call_.kernels.softmax(call_.score_tile(scores, first_query, first_key), max_, sum_, weighted_,
+                            weighted.cols);
       multiply(weighted, {call_.replaced(scores)}, {v}, Into::add);
     }
 

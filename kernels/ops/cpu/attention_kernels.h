@@ -16,8 +16,8 @@ enum class ScoreFormat : std::uint8_t {
   bf16_in_f32,  // rounded to bf16, for a matmul in f32
 };
 
-// A block of q·kᵀ, (rows, cols) f32. Row r sees its first min(cols, visible + r) columns; visible is
-// at least 1. Results replace f32 rows by rows of the format that begin at the same addresses.
+// A block of q·kᵀ, (rows, cols) f32. Row r sees its first min(cols, visible + r) columns; visible
+// is at least 1. Results replace f32 rows by rows of the format that begin at the same addresses.
 struct ScoreTile {
   float* scores;
   std::int64_t stride;  // f32 elements
@@ -30,8 +30,8 @@ struct ScoreTile {
 
 struct AttentionKernels {
   // One step of the online softmax: scores become exp(scale·score - max'), 0 where not visible;
-  // max (rows) becomes max' >= max, sum (rows) and out (rows, head_dim) dense are rescaled to it, and
-  // the new terms are added to sum. Starts from max = -inf, sum = 0.
+  // max (rows) becomes max' >= max, sum (rows) and out (rows, head_dim) dense are rescaled to it,
+  // and the new terms are added to sum. Starts from max = -inf, sum = 0.
   void (*softmax)(const ScoreTile& tile, float* max, float* sum, float* out, std::int64_t head_dim);
 
   // scores become p = exp(scale·score - log_sum_exp), and dprobabilities (same stride) become
@@ -39,7 +39,8 @@ struct AttentionKernels {
   void (*softmax_backward)(const ScoreTile& tile, float* dprobabilities, const float* log_sum_exp,
                            const float* row_dots);
 
-  // to (rows, cols) = scale·from (rows, cols) dense f32, row by row over `divisors` if there are any.
+  // to (rows, cols) = scale·from (rows, cols) dense f32, row by row over `divisors` if there are
+  // any.
   using Scale = void (*)(const Matrix& to, const float* from, float scale, const float* divisors);
   ByDtype<Scale> scale;  // by the dtype of to
 

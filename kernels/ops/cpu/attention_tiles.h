@@ -46,8 +46,8 @@ class AttentionCall {
   ScoreFormat format;
 };
 
-// Rows of one head as an operand, widened into a panel where the arithmetic is f32 and the memory is
-// bf16.
+// Rows of one head as an operand, widened into a panel where the arithmetic is f32 and the memory
+// is bf16.
 class OperandRows {
  public:
   OperandRows(const AttentionCall& call, ScratchFrame& scratch, std::int64_t rows_max)

@@ -45,7 +45,8 @@ Descriptions describe(const GemmSpec& spec) {
   };
 }
 
-using PrimitiveDescription = std::unique_ptr<dnnl_primitive_desc, dnnl_status_t (*)(dnnl_primitive_desc*)>;
+using PrimitiveDescription =
+    std::unique_ptr<dnnl_primitive_desc, dnnl_status_t (*)(dnnl_primitive_desc*)>;
 
 // Null when the library has no such matmul.
 PrimitiveDescription describe_primitive(dnnl_engine_t engine, const GemmSpec& spec,
@@ -110,8 +111,7 @@ std::size_t GemmSpecHash::operator()(const GemmSpec& spec) const {
 Gemm::Gemm(dnnl_engine_t engine, const GemmSpec& spec, int worker_slots)
     : arguments_(spec.bias == Bias::per_column ? kArguments : kArguments - 1) {
   use_one_thread();
-  PrimitiveDescription description =
-      describe_primitive(engine, spec, dnnl_scratchpad_mode_user);
+  PrimitiveDescription description = describe_primitive(engine, spec, dnnl_scratchpad_mode_user);
   const auto scratchpad_of = [](const PrimitiveDescription& of) {
     return dnnl_primitive_desc_query_md(of.get(), dnnl_query_scratchpad_md, 0);
   };
@@ -184,10 +184,14 @@ const Gemm& GemmCache::get(const GemmSpec& spec) {
 bool GemmCache::multiplies_bf16() {
   const std::unique_lock lock(mutex_);
   if (!multiplies_bf16_.has_value()) {
-    const GemmSpec spec = {.m = 16, .n = 16, .k = 16, .a_stride = 16, .b_stride = 16,
-                           .c_stride = 16, .operands = Dtype::bf16};
-    multiplies_bf16_ =
-        describe_primitive(engine(), spec, dnnl_scratchpad_mode_user) != nullptr;
+    const GemmSpec spec = {.m = 16,
+                           .n = 16,
+                           .k = 16,
+                           .a_stride = 16,
+                           .b_stride = 16,
+                           .c_stride = 16,
+                           .operands = Dtype::bf16};
+    multiplies_bf16_ = describe_primitive(engine(), spec, dnnl_scratchpad_mode_user) != nullptr;
   }
   return *multiplies_bf16_;
 }

@@ -21,11 +21,9 @@ void annotate_result(const Matrix& matrix, Into into) {
 void multiply(CpuDevice& device, MatmulKind kind, std::int64_t n, std::int64_t k,
               const Product& product) {
   MatmulState& state = matmul_state(device);
-  const TiledMatmul matmul(state, product,
-                           state.arithmetic(product.a.memory.dtype, kind, n, k));
-  device.workers().parallel_for(matmul.tiles(), [&](std::int64_t tile, int worker) {
-    matmul.run_tile(tile, worker);
-  });
+  const TiledMatmul matmul(state, product, state.arithmetic(product.a.memory.dtype, kind, n, k));
+  device.workers().parallel_for(
+      matmul.tiles(), [&](std::int64_t tile, int worker) { matmul.run_tile(tile, worker); });
 }
 
 // sums (N) = or += the column sums of `rows` (M, N), for columns [begin, end), at most kSumCols.

@@ -81,17 +81,19 @@ void for_each_head(const AttentionShape& shape, const std::vector<float>& qkv, c
 }
 
 // Relative errors of f32: a score is a dot product of head_dim terms of at most kQueryScale, times
-// 1/sqrt(head_dim), so an exponent is off by at most (head_dim + 2)·2^-24·kQueryScale·sqrt(head_dim)
-// and as much again through its normaliser, whose own rounding is some 2^-24 of its size
-// (< kQueryScale·sqrt(head_dim) + ln T < 100). Sums over at most T terms and head_dim terms, exp, and
-// the rescalings add T + head_dim + 32 roundings.
+// 1/sqrt(head_dim), so an exponent is off by at most (head_dim +
+// 2)·2^-24·kQueryScale·sqrt(head_dim) and as much again through its normaliser, whose own rounding
+// is some 2^-24 of its size
+// (< kQueryScale·sqrt(head_dim) + ln T < 100). Sums over at most T terms and head_dim terms, exp,
+// and the rescalings add T + head_dim + 32 roundings.
 double f32_error(const AttentionShape& shape) {
   const auto d = static_cast<double>(shape.head_dim);
   const auto tokens = static_cast<double>(shape.tokens);
   return (2 * (d + 2) * kQueryScale * std::sqrt(d) + 100 + tokens + d + 32) * 0x1p-24;
 }
 
-// With bf16, probabilities or score gradients are rounded (2^-8 of each term), and so is the result.
+// With bf16, probabilities or score gradients are rounded (2^-8 of each term), and so is the
+// result.
 void expect_close(const std::vector<float>& actual, const reference::Sums& expected,
                   const AttentionShape& shape, Dtype dtype, const char* what) {
   ASSERT_EQ(actual.size(), expected.value.size());
@@ -163,9 +165,9 @@ TEST_P(Attention, BackwardAgreesWithDoublePrecision) {
     for_each_head(shape, qkv, [&](auto batch, auto col, auto row, const reference::Head& head) {
       const std::vector<float> log_sums(forward_log_sums.begin() + row,
                                         forward_log_sums.begin() + row + shape.tokens);
-      const auto expected = reference::attention_backward(
-          head, head_of(dout, shape, batch, col, channels),
-          head_of(stored_out, shape, batch, col, channels), log_sums);
+      const auto expected =
+          reference::attention_backward(head, head_of(dout, shape, batch, col, channels),
+                                        head_of(stored_out, shape, batch, col, channels), log_sums);
       const auto part = [&](std::int64_t section) {
         return head_of(actual, shape, batch, section * channels + col, 3 * channels);
       };

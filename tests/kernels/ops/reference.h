@@ -97,12 +97,13 @@ struct AttentionForward {
 
 inline AttentionForward attention_forward(const Head& head) {
   const auto [tokens, head_dim] = std::pair(head.tokens, head.head_dim);
-  AttentionForward result{{std::vector<double>(tokens * head_dim),
-                           std::vector<double>(tokens * head_dim)},
-                          std::vector<double>(tokens)};
+  AttentionForward result{
+      {std::vector<double>(tokens * head_dim), std::vector<double>(tokens * head_dim)},
+      std::vector<double>(tokens)};
   for (std::size_t i = 0; i < tokens; ++i) {
     double sum = 0;
-    for (std::size_t j = 0; j <= i; ++j) sum += std::exp(head.scale() * head.dot(head.q, i, head.k, j));
+    for (std::size_t j = 0; j <= i; ++j)
+      sum += std::exp(head.scale() * head.dot(head.q, i, head.k, j));
     result.log_sum_exp[i] = std::log(sum);
     for (std::size_t j = 0; j <= i; ++j) {
       const double p = std::exp(head.scale() * head.dot(head.q, i, head.k, j)) / sum;
@@ -142,8 +143,7 @@ inline AttentionBackward attention_backward(const Head& head, const std::vector<
       const double p = std::exp(head.scale() * head.dot(head.q, i, head.k, j) - log_sum_exp[i]);
       const double ds = head.scale() * p * (head.dot(dout, i, head.v, j) - row_dot);
       const double ds_magnitude =
-          head.scale() * p *
-          (head.magnitude(dout, i, head.v, j) + head.magnitude(dout, i, out, i));
+          head.scale() * p * (head.magnitude(dout, i, head.v, j) + head.magnitude(dout, i, out, i));
       accumulate(result.dv, j, p, p, dout, i);
       accumulate(result.dq, i, ds, ds_magnitude, head.k, j);
       accumulate(result.dk, j, ds, ds_magnitude, head.q, i);
