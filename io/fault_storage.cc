@@ -89,8 +89,7 @@ class FaultStorage final : public Storage {
     queued_.notify_one();
   }
 
-  Request decide(Operation operation, std::int64_t offset_bytes, AlignedSpan span,
-                 IoGroup& group) {
+  Request decide(Operation operation, std::int64_t offset_bytes, AlignedSpan span, IoGroup& group) {
     const std::int64_t number = requests_++;
     const auto stream = static_cast<std::uint64_t>(number) * 2;
     const auto delay_values = static_cast<std::uint64_t>(rules_.delay_us_max) + 1;
@@ -101,8 +100,8 @@ class FaultStorage final : public Storage {
     if (number == rules_.fail_request || uniform < rules_.error_probability) {
       request.error_number = EIO;
     } else if (operation == Operation::write) {
-      const bool fits = rules_.full_after_bytes < 0 ||
-                        accepted_bytes_ + span.bytes() <= rules_.full_after_bytes;
+      const bool fits =
+          rules_.full_after_bytes < 0 || accepted_bytes_ + span.bytes() <= rules_.full_after_bytes;
       if (fits) accepted_bytes_ += span.bytes();
       if (!fits) request.error_number = ENOSPC;
     }

@@ -1,9 +1,9 @@
 // FaultStorage: a Storage in memory, or around another, that misbehaves on purpose, from a seed.
 //
 // For tests of everything above io/. It delays, reorders and fails requests as its rules say; the
-// same seed gives the same decisions per request number. A request here is one read() or write() with
-// bytes in it, carried out by a thread of the storage's own, so that completions come late and out of
-// order. Every error names the seed. Not for production use.
+// same seed gives the same decisions per request number. A request here is one read() or write()
+// with bytes in it, carried out by a thread of the storage's own, so that completions come late and
+// out of order. Every error names the seed. Not for production use.
 #pragma once
 
 #include <cstdint>
@@ -25,6 +25,7 @@ struct FaultRules {
 // A storage in memory of this size (for tests that want no disk).
 std::unique_ptr<Storage> make_memory_storage(std::int64_t capacity_bytes);
 
-std::unique_ptr<Storage> make_fault_storage(std::unique_ptr<Storage> under, const FaultRules& rules);
+std::unique_ptr<Storage> make_fault_storage(std::unique_ptr<Storage> under,
+                                            const FaultRules& rules);
 
 }  // namespace strata::io

@@ -28,8 +28,8 @@ struct FileStorageOptions {
 };
 
 // Throws ConfigError when the directory is missing, not a directory, read-only or has less free
-// space than capacity_bytes (saying how much it has), IoError when the system refuses something else.
-// `tracer` may be null.
+// space than capacity_bytes (saying how much it has), IoError when the system refuses something
+// else. `tracer` may be null.
 std::unique_ptr<Storage> open_file_storage(const FileStorageOptions& options, Tracer* tracer);
 
 // The same checks of `directory` without creating anything that outlives the call; returns the free

@@ -35,7 +35,9 @@ class MemoryStorage final : public Storage {
   }
 
   std::int64_t capacity_bytes() const override { return capacity_bytes_; }
-  std::int64_t alignment_bytes() const override { return kPageBytes; }  // the strictest of any drive
+  std::int64_t alignment_bytes() const override {
+    return kPageBytes;
+  }  // the strictest of any drive
   std::string description() const override {
     return fmt::format("memory, {}", format_bytes(capacity_bytes_));
   }

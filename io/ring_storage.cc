@@ -15,6 +15,8 @@ namespace {
 
 constexpr std::int64_t kPieceBytesLimit = kGiB;  // the kernel refuses a longer vector (EFAULT)
 constexpr std::chrono::milliseconds kRetryPause{1};
+// So that the reaper notices when a submission that the ring refused was the last in flight.
+constexpr std::int64_t kWaitMaxNs = 250'000'000;
 
 std::int64_t piece_bytes_max(const RingStorageOptions& options) {
   const std::int64_t limit = std::min(options.request_bytes_max, kPieceBytesLimit);
@@ -81,9 +83,9 @@ void RingStorage::split(Operation operation, std::int64_t offset_bytes, AlignedS
   check_request(*this, offset_bytes, span);
   for (std::int64_t begin = 0; begin < span.bytes(); begin += piece_bytes_max_) {
     const std::int64_t bytes = std::min(piece_bytes_max_, span.bytes() - begin);
-    start(Transfer(operation, offset_bytes + begin, span.sub(begin, bytes),
-                   options_.alignment_bytes),
-          group);
+    start(
+        Transfer(operation, offset_bytes + begin, span.sub(begin, bytes), options_.alignment_bytes),
+        group);
   }
 }
 
@@ -110,8 +112,9 @@ RingStorage::Slot* RingStorage::take_slot(const Transfer& transfer, IoGroup& gro
 }
 
 void RingStorage::hand_to_ring(Slot& slot) {
+  const Transfer::Piece piece = slot.transfer.rest();
   annotate_release(&slot);
-  const int error = ring_->submit(slot.transfer.rest(), tag_of(slot));
+  const int error = ring_->submit(piece, tag_of(slot));
   if (error == 0) return;
   const IoError failure = slot.transfer.failure(
       options_.path, fmt::format("io_uring did not accept it: {}", errno_text(error)));
@@ -139,29 +142,38 @@ bool RingStorage::wait_for_work() {
 std::chrono::nanoseconds RingStorage::abandon_overdue() {
   const std::lock_guard lock(mutex_);
   if (in_flight_ == 0) return {};
-  const std::int64_t now_ns = Tracer::now_ns();
-  std::int64_t age_max_ns = 0;
-  for (const Slot& slot : slots_) {
-    if (slot.state == SlotState::in_flight) age_max_ns = std::max(age_max_ns, now_ns - slot.started_ns);
+  Slot* oldest = nullptr;
+  for (Slot& slot : slots_) {
+    if (slot.state != SlotState::in_flight) continue;
+    if (oldest == nullptr || slot.started_ns < oldest->started_ns) oldest = &slot;
   }
-  if (age_max_ns < timeout_ns_) {
+  const std::int64_t now_ns = Tracer::now_ns();
+  const std::int64_t left_ns = oldest->started_ns + timeout_ns_ - now_ns;
+  if (left_ns > 0) {
     overdue_since_ns_ = 0;
-    return std::chrono::nanoseconds(timeout_ns_ - age_max_ns);
+    return std::chrono::nanoseconds(std::min(left_ns, kWaitMaxNs));
   }
   if (overdue_since_ns_ == 0) overdue_since_ns_ = now_ns;
   const std::int64_t grace_left_ns = overdue_since_ns_ + timeout_ns_ / 16 - now_ns;
-  if (grace_left_ns > 0) return std::chrono::nanoseconds(grace_left_ns);
+  if (grace_left_ns > 0) return std::chrono::nanoseconds(std::min(grace_left_ns, kWaitMaxNs));
+
   overdue_since_ns_ = 0;
+  abandon(*oldest, overdue_failure(*oldest, now_ns));
   for (Slot& slot : slots_) {
-    const std::int64_t age_ns = now_ns - slot.started_ns;
-    if (slot.state != SlotState::in_flight || age_ns < timeout_ns_) continue;
-    const std::string reason = fmt::format(
-        "not completed after {:.1f} s (the limit is {:.1f} s, --io-timeout): the drive or its driver "
-        "is stuck",
-        static_cast<double>(age_ns) * 1e-9, static_cast<double>(timeout_ns_) * 1e-9);
-    abandon(slot, std::make_exception_ptr(slot.transfer.failure(options_.path, reason)));
+    const bool overdue = slot.started_ns + timeout_ns_ <= now_ns;
+    if (slot.state == SlotState::in_flight && overdue) abandon(slot, overdue_failure(slot, now_ns));
   }
   return {};
+}
+
+std::exception_ptr RingStorage::overdue_failure(const Slot& slot, std::int64_t now_ns) const {
+  const std::string reason = fmt::format(
+      "not completed after {:.1f} s (the limit is {:.1f} s, --io-timeout): the drive or its driver "
+      "is "
+      "stuck",
+      static_cast<double>(now_ns - slot.started_ns) * 1e-9,
+      static_cast<double>(timeout_ns_) * 1e-9);
+  return std::make_exception_ptr(slot.transfer.failure(options_.path, reason));
 }
 
 // The buffer is annotated before any lock is taken: a lock would order it after unrelated work of
@@ -226,8 +238,8 @@ void RingStorage::count(const Slot& slot) {
   const std::int64_t bytes = slot.transfer.bytes();
   (is_read ? read_bytes_ : written_bytes_).fetch_add(bytes, std::memory_order_relaxed);
   if (tracer_ == nullptr) return;
-  tracer_->record(is_read ? read_track_ : write_track_, is_read ? "read" : "write",
-                  slot.started_ns, Tracer::now_ns(), bytes);
+  tracer_->record(is_read ? read_track_ : write_track_, is_read ? "read" : "write", slot.started_ns,
+                  Tracer::now_ns(), bytes);
 }
 
 std::uint32_t RingStorage::tag_of(const Slot& slot) const {

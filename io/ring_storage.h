@@ -5,13 +5,13 @@
 //
 // A submitter takes a slot (blocking while none is free) and submits; one reaper thread waits for
 // completions, submits what is left of short transfers, and completes groups. While nothing is in
-// flight it sleeps on a condition variable, otherwise in the kernel until the next timeout.
+// flight it sleeps on a condition variable, otherwise in the kernel.
 //
 // A request older than the timeout (and a sixteenth of it, so that a process that was stopped first
 // sees the completions it slept through) fails its group and, for good, the storage: requests after
 // it fail at once, and those waiting for a slot stop waiting. The memory of an abandoned request
-// still belongs to the kernel, which may read or write it until the process has ended: its owner must
-// not use the buffer again and must end the run.
+// still belongs to the kernel, which may read or write it until the process has ended: its owner
+// must not use the buffer again and must end the run.
 //
 // Destruction waits for what is in flight, which the timeout bounds.
 #pragma once
@@ -80,6 +80,7 @@ class RingStorage final : public Storage {
   void reap();
   bool wait_for_work();
   std::chrono::nanoseconds abandon_overdue();  // returns how long to wait before the next call
+  std::exception_ptr overdue_failure(const Slot& slot, std::int64_t now_ns) const;
   void on_completion(const Ring::Completion& completion);
   void finish(Slot& slot, std::exception_ptr failure);
   void count(const Slot& slot);
@@ -101,13 +102,13 @@ class RingStorage final : public Storage {
   std::atomic<std::int64_t> written_bytes_{0};
 
   std::mutex mutex_;
-  std::condition_variable work_;    // the reaper: something is in flight, or it is to stop
-  std::condition_variable freed_;   // submitters and the destructor: a slot came free, or a failure
+  std::condition_variable work_;   // the reaper: something is in flight, or it is to stop
+  std::condition_variable freed_;  // submitters and the destructor: a slot came free, or a failure
   std::vector<Slot> slots_;
   std::vector<Slot*> free_slots_;
   int in_flight_ = 0;
   bool stopping_ = false;
-  std::exception_ptr failure_;  // of the storage; every later request gets it
+  std::exception_ptr failure_;         // of the storage; every later request gets it
   std::int64_t overdue_since_ns_ = 0;  // the reaper's: when it first saw one overdue (0: none is)
   std::thread reaper_;
 };

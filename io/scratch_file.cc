@@ -22,23 +22,27 @@ constexpr std::int64_t kAlignmentFallbackBytes = 4096;
 [[noreturn]] void throw_refused(const std::string& directory, int error_number) {
   switch (error_number) {
     case ENOENT:
-      throw_error<ConfigError>("storage directory {}: there is no such directory; create it or give another", directory);
+      throw_error<ConfigError>(
+          "storage directory {}: there is no such directory; create it or give another", directory);
     case ENOTDIR:
-      throw_error<ConfigError>("storage directory {}: this is not a directory; give one on the NVMe drive",
-                               directory);
+      throw_error<ConfigError>(
+          "storage directory {}: this is not a directory; give one on the NVMe drive", directory);
     case EROFS:
       throw_error<ConfigError>(
-          "storage directory {}: the file system is read-only; remount it or give another directory",
+          "storage directory {}: the file system is read-only; remount it or give another "
+          "directory",
           directory);
     case EACCES:
     case EPERM:
       throw_error<ConfigError>(
-          "storage directory {}: no permission to create files there; change its mode or give another "
+          "storage directory {}: no permission to create files there; change its mode or give "
+          "another "
           "directory",
           directory);
     case EINVAL:
       throw_error<ConfigError>(
-          "storage directory {}: the file system has no direct I/O (O_DIRECT); give a directory on ext4 or xfs",
+          "storage directory {}: the file system has no direct I/O (O_DIRECT); give a directory on "
+          "ext4 or xfs",
           directory);
     default:
       throw_error<IoError>("create a scratch file in {}: {}", directory, errno_text(error_number));
@@ -109,7 +113,8 @@ ScratchFile::ScratchFile(const std::string& directory)
   if (alignment_bytes_ > kPageBytes) {
     close(descriptor_);
     throw_error<ConfigError>(
-        "storage directory {}: direct I/O there needs an alignment of {} bytes and at most {} is supported; "
+        "storage directory {}: direct I/O there needs an alignment of {} bytes and at most {} is "
+        "supported; "
         "give another directory",
         directory, alignment_bytes_, kPageBytes);
   }

@@ -1,13 +1,13 @@
 // Storage: one rank's preallocated space on NVMe, read and written directly (no page cache).
 //
-// Vocabulary: a *request* is one transfer between an AlignedSpan and a byte range of the storage; an
-// *IoGroup* counts requests so that somebody can wait for all of them. Requests complete in any
+// Vocabulary: a *request* is one transfer between an AlignedSpan and a byte range of the storage;
+// an *IoGroup* counts requests so that somebody can wait for all of them. Requests complete in any
 // order; two that overlap and are not ordered by a wait() are a programmer error.
 //
-// What is guaranteed: every completion's result is checked; short transfers are continued; EINTR and
-// EAGAIN retried; a failed request fails its group, whose wait() throws an IoError naming operation,
-// path, offset, bytes and errno; a request that does not complete within the timeout is such a
-// failure, naming its age. Nothing is retried silently after a real error.
+// What is guaranteed: every completion's result is checked; short transfers are continued; EINTR
+// and EAGAIN retried; a failed request fails its group, whose wait() throws an IoError naming
+// operation, path, offset, bytes and errno; a request that does not complete within the timeout is
+// such a failure, naming its age. Nothing is retried silently after a real error.
 //
 // Offsets and lengths are multiples of alignment_bytes(). Requests of any length are split here.
 // Submitting blocks while all slots are in flight (bounded) and allocates nothing.
@@ -27,7 +27,8 @@
 
 namespace strata::io {
 
-//   idle ──add──▶ pending(n) ──complete × n──▶ idle        (a failure is kept until wait() throws it)
+//   idle ──add──▶ pending(n) ──complete × n──▶ idle        (a failure is kept until wait() throws
+//   it)
 class IoGroup {
  public:
   IoGroup() = default;

@@ -3,8 +3,8 @@
 //   unfinished(done < bytes) ──on_result──▶ resume | retry   (submit rest() again)
 //        └────────────────────on_result──▶ done | failed     (over)
 //
-// It does no I/O and knows no ring: whoever owns it submits rest() and hands it the kernel's result.
-// Not thread-safe.
+// It does no I/O and knows no ring: whoever owns it submits rest() and hands it the kernel's
+// result. Not thread-safe.
 #pragma once
 
 #include <cstdint>

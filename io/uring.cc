@@ -29,8 +29,9 @@ Uring::Uring(ScratchFile file, int queue_depth, std::chrono::milliseconds submit
   // Without it liburing times a wait by a submission of its own, which is not thread-safe.
   if ((ring_.features & IORING_FEAT_EXT_ARG) == 0) {
     io_uring_queue_exit(&ring_);
-    throw_error<IoError>("io_uring of this kernel has no IORING_FEAT_EXT_ARG: Linux 5.11 or later "
-                         "is needed");
+    throw_error<IoError>(
+        "io_uring of this kernel has no IORING_FEAT_EXT_ARG: Linux 5.11 or later "
+        "is needed");
   }
   const int descriptor = file_.descriptor();
   const int register_error = -io_uring_register_files(&ring_, &descriptor, 1);

@@ -1,0 +1,72 @@
+// A request allocates nothing: every operator new of this executable is counted.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <new>
+
+#include "io/fault_storage.h"
+#include "io/file_storage.h"
+#include "kernels/base/bytes.h"
+
+namespace {
+std::atomic<std::int64_t> allocations{0};
+}  // namespace
+
+void* operator new(std::size_t bytes) {
+  allocations.fetch_add(1, std::memory_order_relaxed);
+  if (void* memory = std::malloc(bytes)) return memory;
+  throw std::bad_alloc();
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+
+namespace strata::io {
+namespace {
+
+// More requests than slots, so that submitters wait, with spans recorded.
+std::int64_t allocations_of_a_round(Storage& storage, AlignedSpan buffer) {
+  const std::int64_t before = allocations.load();
+  IoGroup group;
+  for (int round = 0; round < 4; ++round) {
+    for (std::int64_t at = 0; at < buffer.bytes(); at += 64 * kKiB) {
+      storage.write(at, buffer.sub(at, 64 * kKiB), group);
+    }
+    group.wait();
+    storage.read(0, buffer, group);
+    group.wait();
+  }
+  return allocations.load() - before;
+}
+
+TEST(Allocation, TheCountSeesOne) {
+  const std::int64_t before = allocations.load();
+  delete new int(1);
+  EXPECT_GE(allocations.load() - before, 0);
+  ::operator delete(::operator new(8));
+  EXPECT_GE(allocations.load() - before, 1);
+}
+
+TEST(Allocation, FileStorageMakesNonePerRequest) {
+  Budget budget("host memory", 16 * kMiB);
+  AlignedBuffer buffer(budget, "test", 2 * kMiB);
+  Tracer tracer(4096);
+  FileStorageOptions options;
+  options.directory = testing::TempDir();
+  options.capacity_bytes = buffer.bytes();
+  options.queue_depth = 4;
+  options.request_bytes_max = 32 * kKiB;
+  const auto storage = open_file_storage(options, &tracer);
+  EXPECT_EQ(allocations_of_a_round(*storage, buffer.span()), 0);
+}
+
+TEST(Allocation, MemoryStorageMakesNonePerRequest) {
+  Budget budget("host memory", 16 * kMiB);
+  AlignedBuffer buffer(budget, "test", 2 * kMiB);
+  const auto storage = make_memory_storage(buffer.bytes());
+  EXPECT_EQ(allocations_of_a_round(*storage, buffer.span()), 0);
+}
+
+}  // namespace
+}  // namespace strata::io

@@ -1,0 +1,63 @@
+// In builds with -fsanitize=thread: a buffer used before its wait() is a reported race, though the
+// kernel and not a thread of ours transfers the bytes; one used after it is not.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "io/file_storage.h"
+#include "kernels/base/bytes.h"
+
+namespace strata::io {
+namespace {
+
+enum class Wait { before_use, after_use };
+
+template <typename Submit>
+[[noreturn]] void use_buffer(Wait wait, const Submit& submit) {
+  Budget budget("host memory", kMiB);
+  AlignedBuffer buffer(budget, "test", kPageBytes);
+  FileStorageOptions options;
+  options.directory = testing::TempDir();
+  options.capacity_bytes = kMiB;
+  {
+    const auto storage = open_file_storage(options, nullptr);
+    IoGroup group;
+    submit(*storage, buffer.span(), group);
+    if (wait == Wait::before_use) group.wait();
+    *buffer.as<volatile char>() = 1;
+    group.wait();
+  }
+  std::exit(0);
+}
+
+constexpr auto submit_read = [](Storage& storage, AlignedSpan span, IoGroup& group) {
+  storage.read(0, span, group);
+};
+constexpr auto submit_write = [](Storage& storage, AlignedSpan span, IoGroup& group) {
+  storage.write(0, span, group);
+};
+
+class RaceDeathTest : public testing::Test {
+ protected:
+  void SetUp() override {
+#if !defined(__SANITIZE_THREAD__)
+    GTEST_SKIP() << "not built with -fsanitize=thread";
+#endif
+    testing::GTEST_FLAG(death_test_style) = "threadsafe";
+  }
+};
+
+// 66: ThreadSanitizer's exit code after a report.
+TEST_F(RaceDeathTest, AReadsDestinationUsedBeforeTheWaitIsReported) {
+  EXPECT_EXIT(use_buffer(Wait::after_use, submit_read), testing::ExitedWithCode(66), "data race");
+}
+TEST_F(RaceDeathTest, AWritesSourceChangedBeforeTheWaitIsReported) {
+  EXPECT_EXIT(use_buffer(Wait::after_use, submit_write), testing::ExitedWithCode(66), "data race");
+}
+TEST_F(RaceDeathTest, UseAfterTheWaitIsNot) {
+  EXPECT_EXIT(use_buffer(Wait::before_use, submit_read), testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(use_buffer(Wait::before_use, submit_write), testing::ExitedWithCode(0), "");
+}
+
+}  // namespace
+}  // namespace strata::io
