@@ -94,8 +94,8 @@ TEST_P(LayerNorm, ForwardMatchesTheFormula) {
   }
 }
 
-// dx of sum(dy · y) by central differences of the forward formula in double precision: their error,
-// h²/6 times the third derivative, is of the order 1e-8 · rstd.
+// dx of sum(dy · y), by central differences of the forward formula in double precision. Their
+// error, h²/6 times the third derivative, is of the order 1e-8 · rstd.
 std::vector<double> numeric_dx(const double* x, const double* dy, const std::vector<double>& weight,
                                std::int64_t cols) {
   const double step = 1e-4;
