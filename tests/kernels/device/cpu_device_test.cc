@@ -170,24 +170,28 @@ TEST_P(WaitSeam, LeavesOutItsKindAndNoOther) {
   EXPECT_TRUE(after_gate);
 }
 
-// A producer fills a device buffer that a consumer reads. The producer starts once everything is
-// enqueued, told so without any order that ThreadSanitizer could take for the missing wait.
+// A producer fills a device buffer that a consumer reads. It writes once everything is enqueued,
+// and is told so in the middle of its work, without any order that ThreadSanitizer could take for
+// the missing wait (a lock of its queue would be one).
 void produce_and_consume(int skip_wait_kind, WaitFor reason) {
   CpuHarness harness(1, skip_wait_kind);
+  std::atomic<bool> started{false};
   std::atomic<bool> enqueued{false};
   const PinnedBuffer result = harness.device().allocate_pinned("result", 4096);
   const DeviceBuffer shared = harness.device().allocate("shared", 4096);
   const auto event = harness.device().make_event();
   const auto producer = harness.device().make_stream("producer");
   const auto consumer = harness.device().make_stream("consumer");
-  producer->host_task([&enqueued] {
+  as_cpu(*producer).launch("jit", [&](CpuDevice&) {
+    started.store(true, std::memory_order_relaxed);
     while (!enqueued.load(std::memory_order_relaxed)) std::this_thread::yield();
+    // As an op with a matmul inside would: only the annotation is visible.
+    annotate_write(shared.data(), 4096);
   });
-  // As an op with a matmul inside would: only the annotation is visible.
-  as_cpu(*producer).launch("jit", [&](CpuDevice&) { annotate_write(shared.data(), 4096); });
   producer->record(*event);
   consumer->wait(*event, reason);
   consumer->copy(result.data(), shared.data(), 4096);
+  while (!started.load(std::memory_order_relaxed)) std::this_thread::yield();
   enqueued.store(true, std::memory_order_relaxed);
   consumer->synchronize();
   producer->synchronize();
