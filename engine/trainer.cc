@@ -49,6 +49,7 @@ Trainer::Trainer(const RunSetup& setup, const TrainerParts& parts)
       padded_tokens_(static_cast<std::size_t>(setup.batch.seq_len)) {
   initialise_state(access_, store_, parts.workers, setup.units, setup.options.seed,
                    setup.topology.rank);
+  settle();
 }
 
 Trainer::~Trainer() = default;
@@ -66,11 +67,10 @@ StepResult Trainer::step(const TokenSource& data, const SampleOrder& order, std:
   const double loss_sum = read_loss_sum();
   gradients_.drain();
   const GradientStore::Norm norm = gradient_store_.finish();
-  optimizer_.finish();
-  weights_.flush();
+  StepResult result;
+  result.traffic = settle();
 
   const Totals total = sum_over_ranks({loss_sum, norm.square_sum, norm.finite ? 1.0 : 0.0});
-  StepResult result;
   result.loss = total.loss_sum / static_cast<double>(setup_.batch.tokens_per_step());
   result.grad_norm = std::sqrt(total.square_sum);
   const bool finite = total.finite == setup_.topology.world_size && std::isfinite(result.loss) &&
@@ -88,9 +88,29 @@ StepResult Trainer::step(const TokenSource& data, const SampleOrder& order, std:
     // As torch.nn.utils.clip_grad_norm_ does.
     const double scale = clip > 0 ? std::min(1.0, clip / (result.grad_norm + 1e-6)) : 1.0;
     optimizer_.begin_step(adam_step(learning_rate, scale));
+    update_uncharged_ = true;
   }
   ++adam_steps_;
   return result;
+}
+
+// Waits until all state is on its tier. Returns the NVMe bytes since the last call, without those of
+// a deferred update, which belong to the step before.
+io::StorageTraffic Trainer::settle() {
+  optimizer_.finish();
+  weights_.flush();
+  if (parts_.storage == nullptr) return {};
+  const io::StorageTraffic now = parts_.storage->traffic();
+  io::StorageTraffic moved{now.read_bytes - settled_.read_bytes,
+                           now.written_bytes - settled_.written_bytes};
+  settled_ = now;
+  if (update_uncharged_ && !optimizer_.any_pending()) {
+    deferred_update_traffic_ = optimizer_.update_traffic();
+    moved.read_bytes -= deferred_update_traffic_.read_bytes;
+    moved.written_bytes -= deferred_update_traffic_.written_bytes;
+    update_uncharged_ = false;
+  }
+  return moved;
 }
 
 void Trainer::run_passes(std::span<const MicroBatch> batches) {
@@ -163,6 +183,7 @@ double Trainer::evaluate(const TokenSource& data, std::int64_t sequences) {
     pass_.evaluate(batches, loss_sum, pending_updates());
     compute_->synchronize();
   }
+  settle();
   const Totals total = sum_over_ranks({read_loss_sum(), 0, 0});
   return total.loss_sum / static_cast<double>(sequences * setup_.batch.seq_len);
 }
@@ -180,13 +201,13 @@ std::span<const float> Trainer::next_logits(std::span<const std::int32_t> tokens
   std::byte* const host = host_results_.data() + Device::kAlignmentBytes;
   compute_->copy(host, logits, bytes);
   compute_->synchronize();
+  settle();
   return {reinterpret_cast<const float*>(host), static_cast<std::size_t>(setup_.model.vocabulary)};
 }
 
 void Trainer::drain() {
   if (optimizer_.any_pending()) pass_.gather_all(&optimizer_);
-  optimizer_.finish();
-  weights_.flush();
+  settle();
 }
 
 std::vector<float> Trainer::master(int unit) {

@@ -45,6 +45,8 @@ struct StepResult {
   double loss = 0;        // mean over the step's target tokens, all ranks
   double grad_norm = 0;   // global, before clipping
   bool skipped = false;   // --on-nonfinite skip
+  // NVMe bytes of the step itself, without an update that is still pending.
+  io::StorageTraffic traffic;
 };
 
 class Trainer {
@@ -70,10 +72,9 @@ class Trainer {
   // The f32 masters of this rank's shard of a unit; drains first.
   std::vector<float> master(int unit);
 
-  // NVMe bytes read and written for the updates of the last step, so far.
-  io::StorageTraffic update_traffic() const { return optimizer_.update_traffic(); }
+  // Deferred: whether the last step's update is still to come, and the NVMe bytes it took once it has.
   bool update_pending() const { return optimizer_.any_pending(); }
-  const Gpt2Shape& shape() const { return setup_.shape; }
+  io::StorageTraffic update_traffic() const { return deferred_update_traffic_; }
 
  private:
   struct Totals {
@@ -82,6 +83,7 @@ class Trainer {
     double finite;
   };
   Totals sum_over_ranks(const Totals& mine);
+  io::StorageTraffic settle();
   optim::AdamStep adam_step(double learning_rate, double gradient_scale) const;
   double read_loss_sum();
   void zero_loss_sum();
@@ -107,6 +109,9 @@ class Trainer {
   std::vector<std::byte> gathered_;
   std::vector<std::int32_t> padded_tokens_;
   std::int64_t adam_steps_ = 0;
+  io::StorageTraffic settled_;                  // of the storage, when it was last idle
+  io::StorageTraffic deferred_update_traffic_;
+  bool update_uncharged_ = false;
 };
 
 }  // namespace strata::engine

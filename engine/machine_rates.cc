@@ -1,0 +1,113 @@
+#include "engine/machine_rates.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <optional>
+
+#include "kernels/base/bytes.h"
+#include "models/gpt2_block.h"
+#include "models/gpt2_head.h"
+
+namespace strata::engine {
+
+namespace {
+
+class Stopwatch {
+ public:
+  double seconds() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
+  }
+
+ private:
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
+
+std::vector<ops::MatmulShape> matmul_shapes(const RunSetup& setup) {
+  const models::Gpt2Block block(setup.model, setup.shape.precision, setup.shape.micro_batch);
+  const models::Gpt2Head head(setup.model, setup.shape.precision, setup.shape.micro_batch);
+  std::vector<ops::MatmulShape> shapes = block.matmul_shapes();
+  const std::vector<ops::MatmulShape> more = head.matmul_shapes();
+  shapes.insert(shapes.end(), more.begin(), more.end());
+  return shapes;
+}
+
+std::vector<ops::MatmulChoice> choose_matmuls(const RunSetup& setup, CpuDevice& device,
+                                              comm::Communicator& comm) {
+  std::optional<Dtype> forced;
+  if (setup.options.matmul_dtype != "auto") {
+    forced = setup.options.matmul_dtype == "f32" ? Dtype::f32 : Dtype::bf16;
+  }
+  const std::vector<ops::MatmulShape> shapes = matmul_shapes(setup);
+  std::vector<ops::MatmulChoice> choices(shapes.size());
+  if (comm.rank() == 0) {
+    choices = ops::measure_matmuls(device, shapes, setup.shape.precision,
+                                   forced ? &*forced : nullptr);
+  }
+  comm.broadcast(std::as_writable_bytes(std::span(choices)), 0);
+  ops::set_matmul_choices(device, choices);
+  return choices;
+}
+
+double measure_memory(CpuDevice& device) {
+  constexpr std::int64_t kTileBytes = kMiB;
+  const std::int64_t room =
+      device.device_budget().capacity_bytes() - device.device_budget().held_bytes();
+  const std::int64_t tiles = std::min<std::int64_t>(room / 2, 64 * kMiB) / kTileBytes;
+  if (tiles == 0) return 0;
+  const DeviceBuffer memory = device.allocate("measurement", 2 * tiles * kTileBytes);
+  double best = 0;
+  for (int repeat = 0; repeat < 3; ++repeat) {
+    const Stopwatch watch;
+    device.workers().parallel_for(tiles, [&](std::int64_t tile, int) {
+      std::memcpy(memory.data() + (tiles + tile) * kTileBytes, memory.data() + tile * kTileBytes,
+                  kTileBytes);
+    });
+    best = std::max(best, static_cast<double>(2 * tiles * kTileBytes) / watch.seconds());
+  }
+  return best;
+}
+
+// Writes and then reads real data: extents that were never written read without the drive.
+void measure_storage(CpuDevice& device, io::Storage& storage, MachineRates& rates) {
+  const std::int64_t room = device.host_budget().capacity_bytes() - device.host_budget().held_bytes();
+  const std::int64_t piece = std::min({kMiB, room, storage.capacity_bytes()}) / kPageBytes * kPageBytes;
+  if (piece == 0) return;
+  const std::int64_t pieces = std::min<std::int64_t>(96 * kMiB, storage.capacity_bytes()) / piece;
+  const PinnedBuffer buffer = device.allocate_pinned("measurement", piece);
+  std::memset(buffer.data(), 0x5A, static_cast<std::size_t>(piece));
+  const auto run = [&](auto&& transfer) {
+    const Stopwatch watch;
+    io::IoGroup group;
+    for (std::int64_t i = 0; i < pieces; ++i) transfer(i * piece, group);
+    group.wait();
+    return static_cast<double>(pieces * piece) / watch.seconds();
+  };
+  rates.nvme_written_bytes_per_s = run([&](std::int64_t offset, io::IoGroup& group) {
+    storage.write(offset, buffer.span(), group);
+  });
+  // Into one buffer, so one at a time.
+  rates.nvme_read_bytes_per_s = run([&](std::int64_t offset, io::IoGroup& group) {
+    storage.read(offset, buffer.span(), group);
+    group.wait();
+  });
+}
+
+}  // namespace
+
+double MachineRates::matmul_peak_flops_per_s() const {
+  double peak = 0;
+  for (const ops::MatmulChoice& choice : matmuls) peak = std::max(peak, choice.flops_per_s);
+  return peak;
+}
+
+MachineRates measure_machine(const RunSetup& setup, CpuDevice& device, io::Storage* storage,
+                             comm::Communicator& comm) {
+  MachineRates rates;
+  rates.matmuls = choose_matmuls(setup, device, comm);
+  rates.memory_bytes_per_s = measure_memory(device);
+  if (storage != nullptr) measure_storage(device, *storage, rates);
+  return rates;
+}
+
+}  // namespace strata::engine
