@@ -32,6 +32,11 @@ std::vector<ops::MatmulShape> matmul_shapes(const RunSetup& setup) {
   return shapes;
 }
 
+// What may be held for a moment without raising the peak above the plan.
+std::int64_t room_in(const RunSetup& setup, offload::Tier tier, const Budget& budget) {
+  return setup.plan.total_bytes(tier) - budget.held_bytes();
+}
+
 std::vector<ops::MatmulChoice> choose_matmuls(const RunSetup& setup, CpuDevice& device,
                                               comm::Communicator& comm) {
   std::optional<Dtype> forced;
@@ -49,10 +54,9 @@ std::vector<ops::MatmulChoice> choose_matmuls(const RunSetup& setup, CpuDevice& 
   return choices;
 }
 
-double measure_memory(CpuDevice& device) {
+double measure_memory(const RunSetup& setup, CpuDevice& device) {
   constexpr std::int64_t kTileBytes = kMiB;
-  const std::int64_t room =
-      device.device_budget().capacity_bytes() - device.device_budget().held_bytes();
+  const std::int64_t room = room_in(setup, offload::Tier::device, device.device_budget());
   const std::int64_t tiles = std::min<std::int64_t>(room / 2, 64 * kMiB) / kTileBytes;
   if (tiles == 0) return 0;
   const DeviceBuffer memory = device.allocate("measurement", 2 * tiles * kTileBytes);
@@ -69,8 +73,9 @@ double measure_memory(CpuDevice& device) {
 }
 
 // Writes and then reads real data: extents that were never written read without the drive.
-void measure_storage(CpuDevice& device, io::Storage& storage, MachineRates& rates) {
-  const std::int64_t room = device.host_budget().capacity_bytes() - device.host_budget().held_bytes();
+void measure_storage(const RunSetup& setup, CpuDevice& device, io::Storage& storage,
+                     MachineRates& rates) {
+  const std::int64_t room = room_in(setup, offload::Tier::host, device.host_budget());
   const std::int64_t piece = std::min({kMiB, room, storage.capacity_bytes()}) / kPageBytes * kPageBytes;
   if (piece == 0) return;
   const std::int64_t pieces = std::min<std::int64_t>(96 * kMiB, storage.capacity_bytes()) / piece;
@@ -105,8 +110,8 @@ MachineRates measure_machine(const RunSetup& setup, CpuDevice& device, io::Stora
                              comm::Communicator& comm) {
   MachineRates rates;
   rates.matmuls = choose_matmuls(setup, device, comm);
-  rates.memory_bytes_per_s = measure_memory(device);
-  if (storage != nullptr) measure_storage(device, *storage, rates);
+  rates.memory_bytes_per_s = measure_memory(setup, device);
+  if (storage != nullptr) measure_storage(setup, device, *storage, rates);
   return rates;
 }
 

@@ -124,12 +124,13 @@ void StreamingOptimizer::issue(std::size_t index) {
   bool from_device = false;
   for (const StateKind kind : streamed_) {
     const Tier tier = store_.tier(chunk.unit, kind);
+    if (tier == Tier::host) continue;
     const std::int64_t offset = chunk.first * bytes_of_kind(kind);
     const AlignedSpan destination = part(index, kind);
     if (tier == Tier::nvme) {
       store_.read(chunk.unit, kind, offset, destination, buffer.reads);
       update_traffic_.read_bytes += destination.bytes();
-    } else if (tier == Tier::device) {
+    } else {
       copies_->copy(destination.data(), store_.device(chunk.unit, kind) + offset,
                     destination.bytes());
       from_device = true;
@@ -189,12 +190,13 @@ void StreamingOptimizer::write_back(std::size_t index) {
   for (const StateKind kind : streamed_) {
     if (kind == StateKind::gradients) continue;
     const Tier tier = store_.tier(chunk.unit, kind);
+    if (tier == Tier::host) continue;
     const std::int64_t offset = chunk.first * bytes_of_kind(kind);
     const AlignedSpan source = part(index, kind);
     if (tier == Tier::nvme) {
       store_.write(chunk.unit, kind, offset, source, buffer.writes);
       update_traffic_.written_bytes += source.bytes();
-    } else if (tier == Tier::device) {
+    } else {
       copies_->copy(store_.device(chunk.unit, kind) + offset, source.data(), source.bytes());
       to_device = true;
     }
