@@ -174,7 +174,7 @@ TEST_F(FileStorageTest, AStuckFileSystemFailsTheGroupInsteadOfHanging) {
   const std::string failure = failure_of(group);
   EXPECT_TRUE(says(failure, "write " + mount.directory() +
                                 "/(scratch file) at offset 0, 65536 "
-                                "bytes: not completed after 0.1 s"))
+                                "bytes: not completed after"))
       << failure;
   storage.reset();
   EXPECT_TRUE(mount.thaw());
