@@ -26,7 +26,6 @@ class CpuHarness final : public DeviceHarness {
       : workers_(threads),
         device_({kDeviceBytes, skip_wait_kind}, host_budget_, workers_, failure_, tracer) {}
   CpuDevice& device() override { return device_; }
-  FailureLatch& failure() override { return failure_; }
 
  private:
   Budget host_budget_{"host memory", kHostBytes};

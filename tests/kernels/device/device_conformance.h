@@ -18,7 +18,6 @@
 
 #include "kernels/base/bytes.h"
 #include "kernels/base/error.h"
-#include "kernels/base/failure_latch.h"
 #include "kernels/device/device.h"
 #include "tests/support/allocation_count.h"
 #include "tests/support/error_text.h"
@@ -59,7 +58,6 @@ class DeviceHarness {
   static constexpr std::int64_t kHostBytes = 1 * kMiB;
   virtual ~DeviceHarness() = default;
   virtual Device& device() = 0;
-  virtual FailureLatch& failure() = 0;
 };
 
 using HarnessFactory = std::unique_ptr<DeviceHarness> (*)();
