@@ -17,6 +17,7 @@ using namespace std::chrono_literals;
 
 constexpr std::chrono::nanoseconds kHeartbeatPeriodMax = 1s;
 constexpr std::chrono::nanoseconds kAbortTimeout = 5s;
+constexpr std::chrono::nanoseconds kLeaveTimeout = 10s;
 
 Topology mpi_topology() {
   Topology topology;
@@ -100,9 +101,12 @@ void CommThread::leave(Leave how) {
   std::unique_lock lock(mutex_);
   order_ = how == Leave::together ? Order::leave_together : Order::leave_alone;
   orders_.notify_one();
-  // Until MPI_Finalize the heartbeat watches the wait; MPI_Finalize itself may hang.
-  progress_.wait(lock, [&] { return phase_ >= Phase::finalising; });
-  const bool ended = progress_.wait_for(lock, timeout_, [&] { return phase_ == Phase::ended; });
+  // The heartbeat bounds the wait for the other ranks, nothing inside MPI bounds the rest.
+  if (how == Leave::together) {
+    progress_.wait(lock, [&] { return phase_ >= Phase::finalising; });
+  }
+  const bool ended =
+      progress_.wait_for(lock, kLeaveTimeout, [&] { return phase_ == Phase::ended; });
   lock.unlock();
   if (ended) {
     thread_.join();
