@@ -45,12 +45,16 @@ struct CpuOpsLimits {
 // Bytes of device memory that attach_cpu_ops() takes.
 std::int64_t cpu_ops_scratch_bytes(const CpuOpsLimits& limits, int worker_slots);
 
-// `choices` may be empty or partial: a shape that is not listed uses `default_arithmetic`.
+// `choices` may be empty or partial: a shape that is not listed uses `default_arithmetic`, and so does
+// attention. Where the library cannot multiply bf16 (below AVX-512) everything is multiplied as f32.
+// The library's instruction set belongs to the process: an `isa` below avx512 limits it, and throws
+// ConfigError when more of it is already in use. Throws OutOfBudget when scratch does not fit.
 void attach_cpu_ops(CpuDevice& device, Isa isa, const CpuOpsLimits& limits,
                     Dtype default_arithmetic, std::vector<MatmulChoice> choices);
 
-// Measures both arithmetics on real numbers for each shape (about 20 ms each); returns the faster.
-// Needs attach_cpu_ops() first. With `forced`, measures only that one.
+// Measures both arithmetics on real numbers for each shape, or a part of it large enough to tell
+// (about 20 ms each); returns the faster. Needs attach_cpu_ops() first, and device memory for the
+// operands while it runs. With `forced`, measures only that one.
 std::vector<MatmulChoice> measure_matmuls(CpuDevice& device, std::span<const MatmulShape> shapes,
                                           Dtype operand_dtype, const Dtype* forced);
 

@@ -7,17 +7,11 @@ namespace {
 constexpr float kMinusInfinity = -__builtin_inff();
 
 // Formats of a row that replaces a row of scores: element type and how a vector is stored.
-struct StoreF32 {
-  using Element = float;
+template <typename T>
+struct Store {
+  using Element = T;
   template <typename Part>
-  STRATA_INLINE static void put(Element* to, const F32x16& x, Part part) {
-    store(to, x, part);
-  }
-};
-struct StoreBf16 {
-  using Element = bf16;
-  template <typename Part>
-  STRATA_INLINE static void put(Element* to, const F32x16& x, Part part) {
+  STRATA_INLINE static void put(T* to, const F32x16& x, Part part) {
     store(to, x, part);
   }
 };
@@ -110,9 +104,9 @@ void softmax_backward_rows(const ScoreTile& tile, float* dprobabilities, const f
 void softmax(const ScoreTile& tile, float* max, float* sum, float* out, std::int64_t head_dim) {
   switch (tile.format) {
     case ScoreFormat::f32:
-      return softmax_rows<StoreF32>(tile, max, sum, out, head_dim);
+      return softmax_rows<Store<float>>(tile, max, sum, out, head_dim);
     case ScoreFormat::bf16:
-      return softmax_rows<StoreBf16>(tile, max, sum, out, head_dim);
+      return softmax_rows<Store<bf16>>(tile, max, sum, out, head_dim);
     case ScoreFormat::bf16_in_f32:
       return softmax_rows<StoreBf16InF32>(tile, max, sum, out, head_dim);
   }
@@ -122,9 +116,9 @@ void softmax_backward(const ScoreTile& tile, float* dprobabilities, const float*
                       const float* row_dots) {
   switch (tile.format) {
     case ScoreFormat::f32:
-      return softmax_backward_rows<StoreF32>(tile, dprobabilities, log_sum_exp, row_dots);
+      return softmax_backward_rows<Store<float>>(tile, dprobabilities, log_sum_exp, row_dots);
     case ScoreFormat::bf16:
-      return softmax_backward_rows<StoreBf16>(tile, dprobabilities, log_sum_exp, row_dots);
+      return softmax_backward_rows<Store<bf16>>(tile, dprobabilities, log_sum_exp, row_dots);
     case ScoreFormat::bf16_in_f32:
       return softmax_backward_rows<StoreBf16InF32>(tile, dprobabilities, log_sum_exp, row_dots);
   }
