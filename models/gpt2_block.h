@@ -44,8 +44,8 @@ class Gpt2Block {
   void recompute(Stream& stream, Batch batch, const std::byte* weights, const void* x,
                  std::byte* saved) const;
 
-  // saved: of a forward() with the same batch, weights and x. dout (B·T, C) is read; dx (B·T, C) may
-  // be x itself.
+  // saved: of a forward() with the same batch, weights and x. dout (B·T, C) is read; dx (B·T, C)
+  // may be x itself.
   void backward(Stream& stream, Batch batch, const std::byte* weights, float* gradients,
                 ops::Into into, const void* x, const std::byte* saved, const void* dout, void* dx,
                 std::byte* workspace) const;

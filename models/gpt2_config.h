@@ -1,8 +1,8 @@
 // The GPT-2 architecture (Radford et al. 2019): pre-norm blocks, learned positions, tied head.
 //
 // Tensors have Hugging Face's names. Weights of linear layers are (out, in) row-major as in
-// torch.nn.Linear; Hugging Face's GPT-2 checkpoints keep them as Conv1D, which is (in, out): whoever
-// imports or exports one transposes c_attn, c_proj and c_fc.
+// torch.nn.Linear; Hugging Face's GPT-2 checkpoints keep them as Conv1D, which is (in, out):
+// whoever imports or exports one transposes c_attn, c_proj and c_fc.
 #pragma once
 
 #include <cstddef>
@@ -16,12 +16,12 @@
 namespace strata::models {
 
 struct Gpt2Config {
-  std::string name;            // the preset's name or the spec as given
-  std::int64_t layers = 0;     // L
-  std::int64_t hidden = 0;     // C
-  std::int64_t heads = 0;      // H
-  std::int64_t context = 0;    // T max
-  std::int64_t vocabulary = 0; // V
+  std::string name;             // the preset's name or the spec as given
+  std::int64_t layers = 0;      // L
+  std::int64_t hidden = 0;      // C
+  std::int64_t heads = 0;       // H
+  std::int64_t context = 0;     // T max
+  std::int64_t vocabulary = 0;  // V
   std::int64_t head_dim() const { return hidden / heads; }
   std::int64_t parameters() const;  // without gaps
 };

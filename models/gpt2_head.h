@@ -1,8 +1,9 @@
 // Final norm and the tied output head, one chunk of the vocabulary at a time.
 //
-// The order of a pass: final_norm_forward per micro-batch; then for each chunk, for each micro-batch,
-// chunk_forward; then finish_loss per micro-batch. For training once more over the chunks with
-// chunk_backward, then final_norm_backward. Logits exist for one chunk and one micro-batch.
+// The order of a pass: final_norm_forward per micro-batch; then for each chunk, for each
+// micro-batch, chunk_forward; then finish_loss per micro-batch. For training once more over the
+// chunks with chunk_backward, then final_norm_backward. Logits exist for one chunk and one
+// micro-batch.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +24,8 @@ class Gpt2Head {
   Gpt2Head(const Gpt2Config& config, Dtype dtype, Batch limits);
 
   // A head record, kept per micro-batch from the final norm to its backward:
-  //   normed (B·T, C) dtype | dnormed (B·T, C) f32 | mean, rstd (B·T) f32 | statistics 3 × (B·T) f32
+  //   normed (B·T, C) dtype | dnormed (B·T, C) f32 | mean, rstd (B·T) f32 | statistics 3 × (B·T)
+  //   f32
   std::int64_t record_bytes() const { return record_bytes_; }
   // Logits of one chunk for one micro-batch, and their gradients.
   std::int64_t workspace_bytes() const { return workspace_bytes_; }
@@ -31,7 +33,8 @@ class Gpt2Head {
   // weights: the ln_f unit. Writes normed, mean, rstd; resets the statistics.
   void final_norm_forward(Stream& stream, Batch batch, const std::byte* weights, const void* x,
                           std::byte* record) const;
-  // table: rows [first_id, first_id + rows) of the token table, (rows, C); at most gpt2_chunk_rows().
+  // table: rows [first_id, first_id + rows) of the token table, (rows, C); at most
+  // gpt2_chunk_rows().
   void chunk_forward(Stream& stream, Batch batch, const std::byte* table, std::int64_t first_id,
                      std::int64_t rows, std::byte* record, const std::int32_t* targets,
                      std::byte* workspace) const;

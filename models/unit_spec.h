@@ -20,19 +20,19 @@ enum class UnitRole : std::uint8_t { token_table, position_table, block, final_n
 enum class Initial : std::uint8_t { normal, zeros, ones };
 
 struct TensorSpec {
-  std::string name;           // Hugging Face's name: "h.0.attn.c_attn.weight"
-  std::int64_t rows = 0;      // of this piece; 1 for vectors
+  std::string name;       // Hugging Face's name: "h.0.attn.c_attn.weight"
+  std::int64_t rows = 0;  // of this piece; 1 for vectors
   std::int64_t cols = 0;
-  std::int64_t first_row = 0; // in the whole tensor (pieces of a table)
+  std::int64_t first_row = 0;        // in the whole tensor (pieces of a table)
   std::int64_t offset_elements = 0;  // in the unit
-  bool decay = false;         // weight decay applies (matrices; not biases, norms)
+  bool decay = false;                // weight decay applies (matrices; not biases, norms)
   Initial initial = Initial::zeros;
-  float initial_std = 0;      // Initial::normal
+  float initial_std = 0;  // Initial::normal
   std::int64_t elements() const { return rows * cols; }
 };
 
 struct UnitSpec {
-  std::string name;           // "wte.0", "wpe", "h.3", "ln_f"
+  std::string name;  // "wte.0", "wpe", "h.3", "ln_f"
   UnitRole role = UnitRole::block;
   std::int64_t elements = 0;  // with gaps
   std::vector<TensorSpec> tensors;
