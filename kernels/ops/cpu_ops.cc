@@ -14,8 +14,10 @@
 namespace strata::ops {
 namespace {
 
-// Speed does not depend on how many tiles there are: a few for each worker are measured.
+// Speed does not depend on how many tiles there are, nor on a sum's length once it is long: a few
+// tiles for each worker are measured.
 constexpr std::int64_t kMeasuredRowsMax = 512;
+constexpr std::int64_t kMeasuredTermsMax = 4096;
 constexpr std::int64_t kMeasuredColsPerWorker = 512;
 constexpr std::int64_t kMeasuredColsMin = 2048;
 constexpr int kMeasuredRuns = 3;
@@ -61,6 +63,7 @@ class MeasuredProduct {
     }
     m = std::min(m, kMeasuredRowsMax);
     n = std::min(n, cols_max);
+    k = std::min(k, kMeasuredTermsMax);
     const Dtype result = shape.kind == MatmulKind::backward_weight ? Dtype::f32 : operands;
     product_ = {.c = make(device, result, m, n),
                 .a = make(device, operands, m, k, a_layout),
