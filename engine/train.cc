@@ -129,7 +129,7 @@ int train_on_rank(const Options& options, comm::Communicator& comm, FailureLatch
     log.emplace(log_paths(options, folder ? &*folder : nullptr));
     if (!options.json) print_start(prepared.setup, prepared.data, session, binding);
     progress.emplace(STDOUT_FILENO, progress_style(STDOUT_FILENO, options.json),
-                     prepared.setup.options.steps, prepared.setup.plan.total_bytes(offload::Tier::nvme));
+                     step_count(prepared.setup, prepared.data), prepared.setup.plan.total_bytes(offload::Tier::nvme));
   }
   Trainer trainer(prepared.setup, session.trainer_parts());
   TrainingRun run(prepared.setup, prepared.data, session, trainer,

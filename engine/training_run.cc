@@ -19,13 +19,6 @@ double now_s() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-std::int64_t step_count(const RunSetup& setup, const TrainingData& data) {
-  if (setup.options.steps > 0) return setup.options.steps;
-  const double sequences = setup.options.epochs * static_cast<double>(data.train_samples);
-  return static_cast<std::int64_t>(
-      std::ceil(sequences / static_cast<double>(setup.batch.global_batch)));
-}
-
 LrSchedule make_schedule(const Options& options, std::int64_t steps) {
   return LrSchedule(parse_lr_shape(options.lr_schedule), options.lr, options.min_lr,
                     parse_warmup(options.warmup, steps), steps);
@@ -36,6 +29,13 @@ std::string loss_text(std::optional<double> loss) {
 }
 
 }  // namespace
+
+std::int64_t step_count(const RunSetup& setup, const TrainingData& data) {
+  if (setup.options.steps > 0) return setup.options.steps;
+  const double sequences = setup.options.epochs * static_cast<double>(data.train_samples);
+  return static_cast<std::int64_t>(
+      std::ceil(sequences / static_cast<double>(setup.batch.global_batch)));
+}
 
 TrainingRun::TrainingRun(const RunSetup& setup, const TrainingData& data, Session& session,
                          Trainer& trainer, RunOutput output)

@@ -27,6 +27,9 @@ struct RunOutput {
   RunFolder* folder = nullptr;
 };
 
+// Steps of the whole run: --steps, or what --epochs come to.
+std::int64_t step_count(const RunSetup& setup, const TrainingData& data);
+
 class TrainingRun {
  public:
   TrainingRun(const RunSetup& setup, const TrainingData& data, Session& session, Trainer& trainer,
