@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <utility>
 
 #include "kernels/base/error.h"
@@ -20,6 +21,19 @@ void write_fully(int descriptor, std::string_view text, std::string_view name) {
     }
     text.remove_prefix(static_cast<std::size_t>(written));
   }
+}
+
+void check_writable(const std::string& path) {
+  const std::filesystem::path parent = std::filesystem::path(path).parent_path();
+  int error = 0;
+  if (::access(path.c_str(), F_OK) != 0) {
+    if (::access((parent / ".").c_str(), W_OK | X_OK) != 0) error = errno;
+  } else if (std::filesystem::is_directory(path)) {
+    error = EISDIR;
+  } else if (::access(path.c_str(), W_OK) != 0) {
+    error = errno;
+  }
+  if (error != 0) throw_error<IoError>("open {} for writing: {}", path, std::strerror(error));
 }
 
 TextFile::TextFile(std::string path) : path_(std::move(path)) {

@@ -11,6 +11,10 @@ namespace strata::engine {
 // Writes all of `text` to a descriptor; allocates nothing. Throws IoError naming `name`.
 void write_fully(int descriptor, std::string_view text, std::string_view name);
 
+// Throws IoError if `path` could not be opened for writing, for files that are written at the end
+// of a run. Creates nothing.
+void check_writable(const std::string& path);
+
 // Move-only owner of an open file.
 class TextFile {
  public:
