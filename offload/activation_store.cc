@@ -83,8 +83,7 @@ std::byte* ActivationStore::open(int record) {
     changed_.notify_all();
     wait_unless_failed(changed_, lock, failure_, [&] { return loaded_ > index; });
   }
-  // A write-only access follows the copy out of the slot's old content; a load has waited for it.
-  compute_.wait(*slot.emptied, WaitFor::activation_free);
+  // What the slot held before is copied out: load_all() waits for that.
   compute_.wait(*slot.loaded, WaitFor::activation_ready);
   return slot_data(access.slot);
 }

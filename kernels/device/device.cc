@@ -27,10 +27,6 @@ const char* name_of(WaitFor reason) {
       return "wait: activation written";
     case WaitFor::activation_free:
       return "wait: activation free";
-    case WaitFor::host_data:
-      return "wait: host data";
-    case WaitFor::results_ready:
-      return "wait: results ready";
   }
   return "wait";
 }

@@ -42,10 +42,8 @@ enum class WaitFor : std::uint8_t {
   activation_ready,    // an activation record is on the device
   activation_written,  // an activation record is complete (before it is copied out)
   activation_free,     // an activation slot was emptied
-  host_data,           // small host inputs (tokens, targets) are on the device
-  results_ready,       // the loss and other small outputs are complete
 };
-inline constexpr int kWaitForKinds = 11;
+inline constexpr int kWaitForKinds = 9;
 const char* name_of(WaitFor reason);  // "wait: weights ready"
 
 class DeviceBuffer {
