@@ -41,7 +41,7 @@ enum class WaitFor : std::uint8_t {
   gradient_slot_free,  // a gradient slot was emptied
   activation_ready,    // an activation record is on the device
   activation_written,  // an activation record is complete (before it is copied out)
-  activation_free,     // an activation slot was emptied
+  activation_free,     // compute is done with an activation slot
 };
 inline constexpr int kWaitForKinds = 9;
 const char* name_of(WaitFor reason);  // "wait: weights ready"
