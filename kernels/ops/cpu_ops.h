@@ -35,20 +35,21 @@ struct MatmulChoice {
 
 // Largest sizes that ops will be called with; scratch memory follows from them.
 struct CpuOpsLimits {
-  std::int64_t weight_rows_max = 0;   // N
-  std::int64_t weight_cols_max = 0;   // K
-  std::int64_t rows_max = 0;          // M = B·T
-  std::int64_t tokens_max = 0;        // T
+  std::int64_t weight_rows_max = 0;  // N
+  std::int64_t weight_cols_max = 0;  // K
+  std::int64_t rows_max = 0;         // M = B·T
+  std::int64_t tokens_max = 0;       // T
   std::int64_t head_dim = 0;
 };
 
 // Bytes of device memory that attach_cpu_ops() takes.
 std::int64_t cpu_ops_scratch_bytes(const CpuOpsLimits& limits, int worker_slots);
 
-// `choices` may be empty or partial: a shape that is not listed uses `default_arithmetic`, and so does
-// attention. Where the library cannot multiply bf16 (below AVX-512) everything is multiplied as f32.
-// The library's instruction set belongs to the process: an `isa` below avx512 limits it, and throws
-// ConfigError when more of it is already in use. Throws OutOfBudget when scratch does not fit.
+// `choices` may be empty or partial: a shape that is not listed uses `default_arithmetic`, and so
+// does attention. Where the library cannot multiply bf16 (below AVX-512) everything is multiplied
+// as f32. The library's instruction set belongs to the process: an `isa` below avx512 limits it,
+// and throws ConfigError when more of it is already in use. Throws OutOfBudget when scratch does
+// not fit.
 void attach_cpu_ops(CpuDevice& device, Isa isa, const CpuOpsLimits& limits,
                     Dtype default_arithmetic, std::vector<MatmulChoice> choices);
 
