@@ -1,0 +1,128 @@
+// EngineRun: a whole training run inside the test's process, on one rank: the machinery of `strata
+// train` without its command line, progress and log. And what the tests compare of it.
+#pragma once
+
+#include <cstdint>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/run_setup.h"
+#include "engine/sample_order.h"
+#include "engine/session.h"
+#include "engine/trainer.h"
+#include "engine/training_data.h"
+#include "kernels/base/bytes.h"
+#include "tests/support/temporary_folder.h"
+
+namespace strata::test {
+
+// Members in the order in which `strata train` sets them up.
+class EngineRun {
+ public:
+  explicit EngineRun(const engine::Options& options)
+      : comm_(comm::make_single_rank_communicator()),
+        setup_(engine::make_run_setup(options, comm_->topology(), comm_->staging_bytes())),
+        data_(engine::open_training_data(options, setup_.model.vocabulary, setup_.batch.seq_len)),
+        session_(setup_, *comm_, failure_),
+        trainer_(setup_, session_.trainer_parts()),
+        order_(data_.train_samples, options.seed) {}
+
+  // The next step at the options' learning rate, or another.
+  engine::StepResult step() { return step(setup_.options.lr); }
+  engine::StepResult step(double learning_rate) {
+    const std::int64_t position = steps_++ * setup_.batch.global_batch;
+    return trainer_.step(*data_.train, order_, position, learning_rate);
+  }
+  double evaluate(std::int64_t sequences) {
+    return trainer_.evaluate(*data_.validation, sequences);
+  }
+  std::vector<std::vector<float>> masters() {
+    std::vector<std::vector<float>> all;
+    for (std::size_t u = 0; u < setup_.units.size(); ++u) {
+      all.push_back(trainer_.master(static_cast<int>(u)));
+    }
+    return all;
+  }
+
+  engine::Trainer& trainer() { return trainer_; }
+  engine::Session& session() { return session_; }
+  const engine::RunSetup& setup() const { return setup_; }
+  const offload::Plan& plan() const { return setup_.plan; }
+  const engine::TrainingData& data() const { return data_; }
+
+ private:
+  FailureLatch failure_;
+  std::unique_ptr<comm::Communicator> comm_;
+  engine::RunSetup setup_;
+  engine::TrainingData data_;
+  engine::Session session_;
+  engine::Trainer trainer_;
+  engine::SampleOrder order_;
+  std::int64_t steps_ = 0;
+};
+
+// What a run computes. Bit-equal runs have equal results.
+struct RunResult {
+  std::vector<double> losses;
+  std::vector<double> grad_norms;
+  std::optional<double> validation_loss;  // at the end
+  std::vector<std::vector<float>> masters;
+};
+
+inline RunResult result_of(EngineRun& run, int steps, std::int64_t validation_sequences) {
+  RunResult result;
+  for (int i = 0; i < steps; ++i) {
+    const engine::StepResult step = run.step();
+    result.losses.push_back(step.loss);
+    result.grad_norms.push_back(step.grad_norm);
+  }
+  if (validation_sequences > 0) result.validation_loss = run.evaluate(validation_sequences);
+  result.masters = run.masters();
+  return result;
+}
+
+inline RunResult train(const engine::Options& options, int steps,
+                       std::int64_t validation_sequences) {
+  EngineRun run(options);
+  return result_of(run, steps, validation_sequences);
+}
+
+// The same options with the smallest budgets that their plan fits in: exactly its bytes.
+inline engine::Options with_smallest_budgets(engine::Options options) {
+  const auto comm = comm::make_single_rank_communicator();
+  const engine::RunSetup setup =
+      engine::make_run_setup(options, comm->topology(), comm->staging_bytes());
+  options.device_memory = setup.plan.total_bytes(offload::Tier::device);
+  options.host_memory = setup.plan.total_bytes(offload::Tier::host);
+  return options;
+}
+
+// Some text with structure to learn, the same everywhere.
+inline void write_text(const std::string& path, int bytes) {
+  static constexpr std::string_view kWords[] = {"a ",     "tier ", "keeps ", "its ",   "weights ",
+                                                "where ", "they ", "fit",    "; and ", "then.\n"};
+  std::string text;
+  std::uint32_t random = 12345;
+  while (text.size() < static_cast<std::size_t>(bytes)) {
+    random = random * 1664525u + 1013904223u;
+    text += kWords[(random >> 16) % std::size(kWords)];
+  }
+  text.resize(static_cast<std::size_t>(bytes));
+  std::ofstream(path, std::ios::binary) << text;
+}
+
+// Headerless uint16 tokens below `vocabulary`.
+inline void write_tokens(const std::string& path, int tokens, std::uint32_t vocabulary) {
+  std::ofstream file(path, std::ios::binary);
+  std::uint32_t random = 54321;
+  for (int i = 0; i < tokens; ++i) {
+    random = random * 1664525u + 1013904223u;
+    const std::uint32_t token = (random >> 8) % vocabulary;
+    file.put(static_cast<char>(token & 0xFF)).put(static_cast<char>(token >> 8));
+  }
+}
+
+}  // namespace strata::test
