@@ -6,6 +6,7 @@
 
 #include "engine/option_list.h"
 #include "engine/plan_command.h"
+#include "engine/ranks.h"
 #include "engine/train.h"
 #include "kernels/base/error.h"
 #include "kernels/base/suggest.h"
@@ -13,20 +14,18 @@
 namespace strata::engine {
 namespace {
 
-int train(const Options& options) {
-  check_training_options(options);
-  return run_train(options);
-}
-
 struct Command {
   std::string name;
   std::string help;
-  int (*run)(const Options& options);
+  void (*check)(const Options& options);  // what this command needs besides check_options()
+  int (*run)(const Options& options, Ranks& ranks);
 };
 
 const Command kCommands[] = {
-    {"train", "Train a model larger than its memory on text or tokens", train},
-    {"plan", "Show what would live where and what would move, without training", run_plan},
+    {"train", "Train a model larger than its memory on text or tokens", check_training_options,
+     run_train},
+    {"plan", "Show what would live where and what would move, without training",
+     [](const Options&) {}, run_plan},
 };
 
 std::string program_help() {
@@ -43,6 +42,7 @@ std::string program_help() {
 bool asks_for_help(const std::string& argument) { return argument == "--help" || argument == "-h"; }
 
 const Command& find_command(const std::string& name) {
+  if (name.empty()) throw ConfigError("no command given; see strata --help");
   std::vector<std::string> names;
   for (const Command& command : kCommands) {
     if (command.name == name) return command;
@@ -55,24 +55,31 @@ const Command& find_command(const std::string& name) {
 }  // namespace
 
 int run_cli(const std::vector<std::string>& arguments) {
-  if (arguments.empty()) throw ConfigError("no command given; see strata --help");
-  if (asks_for_help(arguments.front())) {
+  const std::string first = arguments.empty() ? "" : arguments.front();
+  if (asks_for_help(first)) {
     fmt::print("{}", program_help());
     return 0;
   }
-  if (arguments.front() == "--version") {
+  if (first == "--version") {
     fmt::print("strata {}\n", STRATA_VERSION);
     return 0;
   }
-  const Command& command = find_command(arguments.front());
-  const std::vector<std::string> rest(arguments.begin() + 1, arguments.end());
-  if (std::any_of(rest.begin(), rest.end(), asks_for_help)) {
+  if (std::any_of(arguments.begin(), arguments.end(), asks_for_help)) {
+    const Command& command = find_command(first);
     fmt::print("{}.\n\n{}", command.help, options_help(command.name));
     return 0;
   }
-  const Options options = parse_options(rest);
-  check_options(options);
-  return command.run(options);
+  const Command* command = nullptr;
+  const auto read_options = [&] {
+    command = &find_command(first);
+    Options options = parse_options({arguments.begin() + 1, arguments.end()});
+    check_options(options);
+    command->check(options);
+    return options;
+  };
+  return run_on_ranks(read_options, [&](const Options& options, Ranks& ranks) {
+    return command->run(options, ranks);
+  });
 }
 
 }  // namespace strata::engine

@@ -2,11 +2,12 @@
 #pragma once
 
 #include "engine/options.h"
+#include "engine/ranks.h"
 
 namespace strata::engine {
 
 // Prints the plan that `train` would follow, without training; returns the exit code. Throws what
-// main() reports.
-int run_plan(const Options& options);
+// run_on_ranks() reports.
+int run_plan(const Options& options, Ranks& ranks);
 
 }  // namespace strata::engine

@@ -15,16 +15,15 @@ using offload::Tier;
 
 namespace {
 
-BatchLayout resolve_batch(const Options& options, const models::Gpt2Config& model,
-                          int world_size) {
+BatchLayout resolve_batch(const Options& options, const models::Gpt2Config& model, int world_size) {
   BatchLayout batch;
   batch.global_batch = options.global_batch;
   batch.micro_batch = options.micro_batch;
   batch.world_size = world_size;
   batch.seq_len = options.seq_len.value_or(model.context);
   if (batch.seq_len > model.context) {
-    throw_error<ConfigError>("--seq-len {} is longer than the model's context of {}",
-                             batch.seq_len, model.context);
+    throw_error<ConfigError>("--seq-len {} is longer than the model's context of {}", batch.seq_len,
+                             model.context);
   }
   if (batch.global_batch < world_size) {
     throw_error<ConfigError>(
@@ -32,8 +31,8 @@ BatchLayout resolve_batch(const Options& options, const models::Gpt2Config& mode
         batch.global_batch, world_size);
   }
   batch.micro_batch = std::min(batch.micro_batch, batch.sequences_max());
-  batch.pass_size = std::min(options.pass.value_or(batch.micro_batches_max()),
-                             batch.micro_batches_max());
+  batch.pass_size =
+      std::min(options.pass.value_or(batch.micro_batches_max()), batch.micro_batches_max());
   return batch;
 }
 
@@ -133,6 +132,7 @@ RunSetup resolve(const Options& options, const comm::Topology& topology,
   setup.model = models::parse_gpt2(options.model);
   setup.units = models::gpt2_units(setup.model);
   setup.index = index_units(setup.units);
+  setup.parameter_groups = parameter_groups(setup.units, options.no_decay);
   setup.batch = resolve_batch(options, setup.model, topology.world_size);
   setup.isa = parse_isa(options.isa);
   const CpuShare share = cpu_share(topology.local_rank, topology.local_world_size);
@@ -209,11 +209,10 @@ std::int64_t sufficient_bytes(const offload::PlanInput& input, Tier tier,
     advice += fmt::format(", and so would {}", change.text);
     break;
   }
-  throw_error<OutOfBudget>("{} memory is short by {}: this run needs {} of it and has {}; {}",
-                           device ? "device" : "host",
-                           format_bytes(shortfall.needed_bytes - shortfall.budget_bytes),
-                           format_bytes(shortfall.needed_bytes),
-                           format_bytes(shortfall.budget_bytes), advice);
+  throw_error<OutOfBudget>(
+      "{} memory is short by {}: this run needs {} of it and has {}; {}",
+      device ? "device" : "host", format_bytes(shortfall.needed_bytes - shortfall.budget_bytes),
+      format_bytes(shortfall.needed_bytes), format_bytes(shortfall.budget_bytes), advice);
 }
 
 }  // namespace

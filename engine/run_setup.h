@@ -11,6 +11,7 @@
 #include "engine/lr_schedule.h"
 #include "engine/model_walk.h"
 #include "engine/options.h"
+#include "engine/parameter_groups.h"
 #include "kernels/base/isa.h"
 #include "kernels/ops/cpu_ops.h"
 #include "models/unit_spec.h"
@@ -25,18 +26,20 @@ struct RunSetup {
   models::Gpt2Config model;
   std::vector<models::UnitSpec> units;
   UnitIndex index;
+  std::vector<std::vector<ParameterSegment>> parameter_groups;  // per unit
   BatchLayout batch;
   Gpt2Shape shape;
   Isa isa = Isa::scalar;
   int threads = 1;
-  std::vector<int> cpus;          // that workers are bound to
+  std::vector<int> cpus;  // that workers are bound to
   ops::CpuOpsLimits op_limits;
   offload::PlanInput plan_input;
   offload::Plan plan;
 };
 
-// Resolves everything and makes the plan. Throws ConfigError (options that contradict the model), or
-// OutOfBudget that says which budget is short by how much and the smallest change that would fit.
+// Resolves everything and makes the plan. Throws ConfigError (options that contradict the model),
+// or OutOfBudget that says which budget is short by how much and the smallest change that would
+// fit.
 RunSetup make_run_setup(const Options& options, const comm::Topology& topology,
                         comm::Communicator::StagingBytes comm_staging);
 

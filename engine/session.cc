@@ -2,6 +2,7 @@
 
 #include <chrono>
 
+#include "engine/ranks.h"
 #include "io/file_storage.h"
 #include "kernels/base/bytes.h"
 #include "kernels/base/error.h"
@@ -28,14 +29,6 @@ std::unique_ptr<io::Storage> open_storage(const RunSetup& setup, Tracer* tracer)
 
 }  // namespace
 
-std::unique_ptr<comm::Communicator> make_communicator(const Options& options,
-                                                      FailureLatch& failure) {
-  if (!comm::launched_by_mpi()) return comm::make_single_rank_communicator();
-  comm::MpiOptions mpi;
-  mpi.timeout = milliseconds(options.comm_timeout);
-  return comm::make_mpi_communicator(mpi, failure);
-}
-
 std::string nvme_directory(const RunSetup& setup) {
   if (!setup.options.nvme.empty()) return setup.options.nvme;
   if (!setup.options.run.empty()) return setup.options.run;
@@ -50,11 +43,9 @@ Session::Session(const RunSetup& setup, comm::Communicator& comm, FailureLatch& 
       tracer_(setup.options.trace.empty() ? nullptr : std::make_unique<Tracer>(kTraceSpansMax)),
       workers_(setup.threads, setup.cpus),
       host_budget_("host memory", setup.plan.host_memory_bytes),
-      device_({setup.plan.device_memory_bytes, -1}, host_budget_, workers_, failure,
-              tracer_.get()),
-      storage_(open_storage(setup, tracer_.get())) {
-  const Dtype arithmetic =
-      setup.options.matmul_dtype == "f32" ? Dtype::f32 : setup.shape.precision;
+      device_({setup.plan.device_memory_bytes, -1}, host_budget_, workers_, failure, tracer_.get()),
+      storage_(agree(comm, [&] { return open_storage(setup, tracer_.get()); })) {
+  const Dtype arithmetic = setup.options.matmul_dtype == "f32" ? Dtype::f32 : setup.shape.precision;
   ops::attach_cpu_ops(device_, setup.isa, setup.op_limits, arithmetic, {});
   rates_ = measure_machine(setup, device_, storage_.get(), comm);
 }

@@ -18,12 +18,8 @@
 
 namespace strata::engine {
 
-// The ranks of this run: MPI when a launcher started several, otherwise this process alone.
-std::unique_ptr<comm::Communicator> make_communicator(const Options& options,
-                                                      FailureLatch& failure);
-
-// Where this run's state goes on NVMe: --nvme, or the run's folder. Throws ConfigError when the plan
-// needs NVMe and there is neither, or when --device is one that this build has not.
+// Where this run's state goes on NVMe: --nvme, or the run's folder. Throws ConfigError when the
+// plan needs NVMe and there is neither.
 std::string nvme_directory(const RunSetup& setup);
 
 class Session {

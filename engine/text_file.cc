@@ -33,7 +33,9 @@ void check_writable(const std::string& path) {
   } else if (::access(path.c_str(), W_OK) != 0) {
     error = errno;
   }
-  if (error != 0) throw_error<IoError>("open {} for writing: {}", path, std::strerror(error));
+  if (error == 0) return;
+  throw_error<IoError>("open {} for writing: {}; give a file in a folder that can be written", path,
+                       std::strerror(error));
 }
 
 TextFile::TextFile(std::string path) : path_(std::move(path)) {

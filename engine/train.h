@@ -2,10 +2,11 @@
 #pragma once
 
 #include "engine/options.h"
+#include "engine/ranks.h"
 
 namespace strata::engine {
 
-// Trains as `options` say, on this rank; returns the exit code. Throws what main() reports.
-int run_train(const Options& options);
+// Trains as `options` say, on this rank; returns the exit code. Throws what run_on_ranks() reports.
+int run_train(const Options& options, Ranks& ranks);
 
 }  // namespace strata::engine

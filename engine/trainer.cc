@@ -31,8 +31,8 @@ Trainer::Trainer(const RunSetup& setup, const TrainerParts& parts)
       compute_(parts.device.make_stream("compute")),
       store_(setup.plan, parts.device, parts.storage),
       optimizer_({store_, parts.device, parts.workers, parts.tracer, setup.topology.rank},
-                 update_order(setup), parameter_groups(setup.units, setup.options.no_decay),
-                 setup.options.weight_decay, setup.isa),
+                 update_order(setup), setup.parameter_groups, setup.options.weight_decay,
+                 setup.isa),
       gradient_store_(store_, parts.device, parts.workers, setup.isa,
                       setup.plan.update == UpdateTime::deferred ? nullptr : &optimizer_),
       weights_(store_, parts.device, *compute_, parts.comm, parts.failure, parts.tracer),
@@ -213,6 +213,12 @@ void Trainer::drain() {
 std::vector<float> Trainer::master(int unit) {
   drain();
   return read_master(access_, store_, unit, setup_.topology.rank);
+}
+
+void Trainer::set_master(int unit, std::span<const float> master) {
+  drain();
+  write_master(access_, store_, unit, setup_.topology.rank, master);
+  settle();
 }
 
 }  // namespace strata::engine
