@@ -52,11 +52,11 @@ install_packages() {
     say "apt-get could not install them: going on with what is there"
 }
 
-# build_strata FOLDER [CMAKE ARGUMENT…]: configures and builds; prints the configuration only when it
-# fails.
+# build_strata FOLDER TARGET [CMAKE ARGUMENT…]: configures and builds; prints the configuration only
+# when it fails.
 build_strata() {
-  local folder=$1 log
-  shift
+  local folder=$1 target=$2 log
+  shift 2
   log=$(mktemp)
   if ! cmake -S "$root" -B "$folder" "$@" >"$log" 2>&1; then
     cat "$log" >&2
@@ -65,5 +65,5 @@ build_strata() {
   fi
   rm -f "$log"
   say "Building in $folder"
-  cmake --build "$folder" --parallel "$(nproc)"
+  cmake --build "$folder" --target "$target" --parallel "$(nproc)"
 }
