@@ -63,7 +63,10 @@ void Progress::show(const StepRecord& record) {
 
 void Progress::note(std::string_view text) {
   if (style_ == ProgressStyle::json) {
-    write_fully(descriptor_, nlohmann::json{{"note", text}}.dump() + "\n", kOutputName);
+    // A sample of bytes need not be UTF-8.
+    constexpr auto kReplace = nlohmann::json::error_handler_t::replace;
+    const std::string line = nlohmann::json{{"note", text}}.dump(-1, ' ', false, kReplace);
+    write_fully(descriptor_, line + "\n", kOutputName);
     return;
   }
   const std::string_view start = line_is_open_ ? kStartOver : "";

@@ -168,6 +168,14 @@ TEST(Progress, JsonShowsEveryStepAndNotes) {
   EXPECT_EQ(nlohmann::json::parse(lines[2]).at("step"), 2);
 }
 
+TEST(Progress, ANoteOfAnyBytesIsValidJson) {
+  Channel out;
+  open_pipe(out);
+  Progress progress(out.write_end, ProgressStyle::json, 1, kNvmeBytes);
+  progress.note("a\xff");
+  EXPECT_EQ(nlohmann::json::parse(out.read_all()).at("note"), "a\xef\xbf\xbd");  // U+FFFD
+}
+
 TEST(Progress, TheStyleFollowsTheOutput) {
   Channel pipe;
   open_pipe(pipe);
