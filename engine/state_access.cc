@@ -121,11 +121,20 @@ void initialise_state(StateAccess& access, offload::StateStore& store, WorkerSet
   }
 }
 
+namespace {
+
+// Elements of a rank's shard that are not padding.
+std::size_t own_elements(const offload::UnitPlan& unit, int rank) {
+  return static_cast<std::size_t>(std::clamp<std::int64_t>(
+      unit.elements - rank * unit.shard_elements, 0, unit.shard_elements));
+}
+
+}  // namespace
+
 std::vector<float> read_master(StateAccess& access, const offload::StateStore& store, int unit,
                                int rank) {
   const offload::UnitPlan& planned = store.unit(unit);
   const auto shard = static_cast<std::size_t>(planned.shard_elements);
-  const std::int64_t before = rank * planned.shard_elements;
   std::vector<float> master(shard);
   if (store.plan().dtypes.weights == Dtype::f32) {
     access.read(unit, StateKind::weights, 0, std::as_writable_bytes(std::span(master)));
@@ -136,9 +145,30 @@ std::vector<float> read_master(StateAccess& access, const offload::StateStore& s
     access.read(unit, StateKind::remainder, 0, std::as_writable_bytes(std::span(remainder)));
     for (std::size_t i = 0; i < shard; ++i) master[i] = join_master(weight[i], remainder[i]);
   }
-  master.resize(static_cast<std::size_t>(
-      std::clamp<std::int64_t>(planned.elements - before, 0, planned.shard_elements)));
+  master.resize(own_elements(planned, rank));
   return master;
+}
+
+void write_master(StateAccess& access, const offload::StateStore& store, int unit, int rank,
+                  std::span<const float> master) {
+  const offload::UnitPlan& planned = store.unit(unit);
+  STRATA_CHECK(master.size() == own_elements(planned, rank));
+  const auto shard = static_cast<std::size_t>(planned.shard_elements);
+  std::vector<float> padded(shard, 0.0f);
+  std::copy(master.begin(), master.end(), padded.begin());
+  if (store.plan().dtypes.weights == Dtype::f32) {
+    access.write(unit, StateKind::weights, 0, std::as_bytes(std::span(padded)));
+    return;
+  }
+  std::vector<bf16> weight(shard);
+  std::vector<std::int16_t> remainder(shard);
+  for (std::size_t i = 0; i < shard; ++i) {
+    const SplitMaster split = split_master(padded[i]);
+    weight[i] = split.weight;
+    remainder[i] = split.remainder;
+  }
+  access.write(unit, StateKind::weights, 0, std::as_bytes(std::span(weight)));
+  access.write(unit, StateKind::remainder, 0, std::as_bytes(std::span(remainder)));
 }
 
 }  // namespace strata::engine

@@ -71,6 +71,7 @@ class Trainer {
 
   // The f32 masters of this rank's shard of a unit; drains first.
   std::vector<float> master(int unit);
+  void set_master(int unit, std::span<const float> master);
 
   // Deferred: whether the last step's update is still to come, and the NVMe bytes it took once it has.
   bool update_pending() const { return optimizer_.any_pending(); }

@@ -110,7 +110,7 @@ def make_batches(rng):
 def train(initial, batches, compute_dtype):
     """AdamW on float64 masters. The gradient of each step is taken at the masters rounded to
     compute_dtype (the model itself always runs in float64). Returns per-step losses, gradient norms
-    before clipping, and the masters after each step."""
+    before clipping, the masters after each step, and how sensitive they are in the end."""
     masters = {name: value.clone().requires_grad_() for name, value in initial.items()}
     optimizer = torch.optim.AdamW(
         [
@@ -122,6 +122,7 @@ def train(initial, batches, compute_dtype):
         eps=EPSILON,
     )
     losses, norms, after = [], [], []
+    sensitivity = Sensitivity(masters)
     for tokens, targets in batches:
         working = {
             name: p.detach().to(compute_dtype).to(torch.float64).requires_grad_()
@@ -133,9 +134,31 @@ def train(initial, batches, compute_dtype):
             p.grad = working[name].grad.clone()
         norms.append(torch.nn.utils.clip_grad_norm_(masters.values(), CLIP_NORM).item())
         optimizer.step()
+        sensitivity.add_step(optimizer)
         losses.append(loss.item())
         after.append({name: p.detach().clone() for name, p in masters.items()})
-    return losses, norms, after
+    return losses, norms, after, sensitivity.sums
+
+
+class Sensitivity:
+    """To first order, how far a master can move, in learning rates, when every gradient entry errs by
+    a fraction r of its tensor's largest entry G: by r times sums[name].
+
+    An update is u = m / v with m a weighted mean of the gradients and v their weighted root mean
+    square; both err by at most r G, so u errs by r G (1 + |u|) / v. Summed over the steps."""
+
+    def __init__(self, masters):
+        self.masters = masters
+        self.largest = dict.fromkeys(masters, 0.0)
+        self.sums = {name: torch.zeros_like(p) for name, p in masters.items()}
+
+    def add_step(self, optimizer):
+        for name, p in self.masters.items():
+            state = optimizer.state[p]
+            m = state["exp_avg"] / (1 - BETAS[0] ** state["step"])
+            v = (state["exp_avg_sq"] / (1 - BETAS[1] ** state["step"])).sqrt() + EPSILON
+            self.largest[name] = max(self.largest[name], p.grad.abs().max().item())
+            self.sums[name] += (self.largest[name] * (1 + (m / v).abs()) / v).detach()
 
 
 class Writer:
@@ -190,7 +213,7 @@ def main():
     for name, gradient in gradients.items():
         writer.put(f"gradients/{name}", gradient)
     for precision, dtype in (("f32", torch.float64), ("bf16", torch.bfloat16)):
-        losses, norms, after = train(weights, batches, dtype)
+        losses, norms, after, sensitivity = train(weights, batches, dtype)
         print(precision, "losses", np.round(losses, 4), "gradient norms", np.round(norms, 3))
         writer.put(f"{precision}/losses", losses)
         writer.put(f"{precision}/gradient_norms", norms)
@@ -199,6 +222,9 @@ def main():
         for step in steps:
             for name, value in after[step - 1].items():
                 writer.put(f"{precision}/after_{step}/{name}", value)
+        if precision == "f32":
+            for name, value in sensitivity.items():
+                writer.put(f"sensitivity/{name}", value)
 
     config = {
         "layers": LAYERS,
