@@ -69,8 +69,12 @@ void Progress::note(std::string_view text) {
     write_fully(descriptor_, line + "\n", kOutputName);
     return;
   }
+  result(text);
+}
+
+void Progress::result(std::string_view text_or_json) {
   const std::string_view start = line_is_open_ ? kStartOver : "";
-  write_fully(descriptor_, fmt::format("{}{}\n", start, text), kOutputName);
+  write_fully(descriptor_, fmt::format("{}{}\n", start, text_or_json), kOutputName);
   line_is_open_ = false;
 }
 

@@ -34,6 +34,9 @@ class Progress {
   // A line of text between the steps (a sample, a warning); {"note": …} in JSON.
   void note(std::string_view text);
 
+  // The run's results: lines of text or, with --json, one JSON object, written as they are.
+  void result(std::string_view text_or_json);
+
  private:
   bool is_due(const StepRecord& record);
   void format(const StepRecord& record);

@@ -161,11 +161,13 @@ TEST(Progress, JsonShowsEveryStepAndNotes) {
   progress.show(record_of(1, 0.001));
   progress.note("a \"sample\"\n");
   progress.show(record_of(2, 0.001));
+  progress.result("{\"loss\":2.5}");
   const std::vector<std::string> lines = lines_of(out.read_all());
-  ASSERT_EQ(lines.size(), 3u);
+  ASSERT_EQ(lines.size(), 4u);
   EXPECT_EQ(nlohmann::json::parse(lines[0]).at("step"), 1);
   EXPECT_EQ(nlohmann::json::parse(lines[1]), (nlohmann::json{{"note", "a \"sample\"\n"}}));
   EXPECT_EQ(nlohmann::json::parse(lines[2]).at("step"), 2);
+  EXPECT_EQ(lines[3], "{\"loss\":2.5}");
 }
 
 TEST(Progress, ANoteOfAnyBytesIsValidJson) {
