@@ -65,10 +65,10 @@ class GradientStore final : public offload::GradientConsumer {
   WorkerSet& workers_;
   Isa isa_;
   StreamingOptimizer* updates_in_backward_;
-  std::unique_ptr<Stream> copies_;  // for gradients that live on the device
   std::array<Staging, offload::kGradientStagingSlots> staging_;
   int current_ = 0;
   PinnedBuffer partial_;  // f32, read back from the tier
+  std::unique_ptr<Stream> copies_;  // for gradients on the device; ends before what it touches
   io::IoGroup partial_reads_;
   std::vector<double> block_sums_;         // of the shard at hand
   std::vector<std::uint8_t> block_finite_;

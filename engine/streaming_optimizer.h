@@ -108,8 +108,8 @@ class StreamingOptimizer final : public offload::PendingUpdates {
   float weight_decay_;
   Isa isa_;
   std::vector<offload::StateKind> streamed_;  // the kinds a chunk carries through its buffer
-  std::unique_ptr<Stream> copies_;  // for state that lives on the device
   std::array<Buffer, offload::kOptimizerBuffers> ring_;
+  std::unique_ptr<Stream> copies_;  // for state that lives on the device; ends before the ring
 
   std::vector<Chunk> chunks_;                // of all units, in order
   std::vector<std::size_t> first_chunk_;     // per position in order_; one more at the end

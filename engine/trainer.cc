@@ -52,7 +52,13 @@ Trainer::Trainer(const RunSetup& setup, const TrainerParts& parts)
   settle();
 }
 
-Trainer::~Trainer() = default;
+// Members use compute until their end, but what compute still runs uses them.
+Trainer::~Trainer() {
+  try {
+    compute_->synchronize();
+  } catch (...) {  // the run's failure, which has ended the work on every stream
+  }
+}
 
 StepResult Trainer::step(const TokenSource& data, const SampleOrder& order, std::int64_t position,
                          double learning_rate) {

@@ -65,13 +65,13 @@ class ActivationStore {
   FailureLatch& failure_;
   bool on_device_;
   int lookahead_;
-  std::unique_ptr<Stream> in_;
-  std::unique_ptr<Stream> out_;
   DeviceBuffer memory_;              // records, or slots
   PinnedBuffer host_records_;        // host tier
   std::vector<std::int64_t> offsets_;  // of records in memory_ or host_records_
   std::vector<Slot> slots_;
   std::vector<int> record_storing_;  // stores in progress, per record
+  std::unique_ptr<Stream> in_;       // streams end before what they touch
+  std::unique_ptr<Stream> out_;
 
   std::mutex mutex_;
   std::condition_variable changed_;

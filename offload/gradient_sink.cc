@@ -13,8 +13,8 @@ GradientSink::GradientSink(const Plan& plan, Device& device, Stream& compute,
       consumer_(consumer),
       failure_(failure),
       tracer_(tracer),
-      d2h_(device.make_stream("d2h")),
       memory_(device.allocate("gradient slots", kGradientSlots * plan.unit_elements_max * 4)),
+      d2h_(device.make_stream("d2h")),
       thread_("gradients", failure, kGradientSlots + 1) {
   if (comm.world_size() > 1) reduce_ = device.make_stream("reduce");
   if (tracer_ != nullptr) track_ = tracer_->add_track("gradients");

@@ -72,10 +72,10 @@ class GradientSink {
   FailureLatch& failure_;
   Tracer* tracer_;
   int track_ = 0;
-  std::unique_ptr<Stream> d2h_;
-  std::unique_ptr<Stream> reduce_;
   DeviceBuffer memory_;
   std::array<Slot, kGradientSlots> slots_;
+  std::unique_ptr<Stream> d2h_;  // streams end before what they touch
+  std::unique_ptr<Stream> reduce_;
   int next_ = 0;   // slot of the next open()
   int open_ = -1;  // the slot that is open
   std::mutex mutex_;

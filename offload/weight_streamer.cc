@@ -19,12 +19,12 @@ WeightStreamer::WeightStreamer(StateStore& store, Device& device, Stream& comput
       comm_(comm),
       failure_(failure),
       tracer_(tracer),
-      h2d_(device.make_stream("h2d")),
       slots_(static_cast<std::size_t>(plan_.weight_slots)),
       staging_(static_cast<std::size_t>(plan_.weight_staging_slots)),
       reads_(staging_.size()),
       writes_(plan_.units.size()),
       resident_ready_(device.make_event()),
+      h2d_(device.make_stream("h2d")),
       fetch_thread_("fetch", failure, 4) {
   if (comm.world_size() > 1) gather_ = device.make_stream("gather");
   if (tracer_ != nullptr) track_ = tracer_->add_track("fetch");

@@ -103,8 +103,6 @@ class WeightStreamer {
   Tracer* tracer_;
   int track_ = 0;
 
-  std::unique_ptr<Stream> h2d_;
-  std::unique_ptr<Stream> gather_;
   DeviceBuffer slot_memory_;
   std::int64_t slot_bytes_ = 0;
   std::vector<Slot> slots_;
@@ -112,6 +110,8 @@ class WeightStreamer {
   std::vector<io::IoGroup> reads_;   // per staging buffer
   std::vector<io::IoGroup> writes_;  // per unit: the write-back of updated weights
   std::unique_ptr<Event> resident_ready_;
+  std::unique_ptr<Stream> h2d_;  // streams end before what they touch
+  std::unique_ptr<Stream> gather_;
 
   // Owned by the fetch thread during a sequence.
   std::vector<Use> in_flight_;
