@@ -70,8 +70,8 @@ std::unique_ptr<comm::Communicator> make_communicator(int ranks) {
   return std::make_unique<MirrorCommunicator>();
 }
 
-// The copy of the token table's gradient takes longer than backward's next unit, the final norm: the
-// unit after that finds its gradient slot still full.
+// The copy of the token table's gradient takes longer than backward's next unit, the final norm:
+// the unit after that finds its gradient slot still full.
 engine::Options every_stream(const TemporaryFolder& folder) {
   engine::Options options;
   options.model = fmt::format("gpt2:layers=3,hidden=48,heads=3,context=32,vocab={}", kVocabulary);
