@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "kernels/base/bytes.h"
@@ -37,21 +38,29 @@ std::int64_t room_in(const RunSetup& setup, offload::Tier tier, const Budget& bu
   return setup.plan.total_bytes(tier) - budget.held_bytes();
 }
 
-std::vector<ops::MatmulChoice> choose_matmuls(const RunSetup& setup, CpuDevice& device,
-                                              comm::Communicator& comm) {
+// bf16 unless f32 won more of the shapes (or the operands are f32).
+Dtype majority(const std::vector<ops::MatmulChoice>& choices) {
+  const auto bf16 = std::count_if(choices.begin(), choices.end(), [](const auto& choice) {
+    return choice.arithmetic == Dtype::bf16;
+  });
+  return 2 * bf16 >= static_cast<std::ptrdiff_t>(choices.size()) ? Dtype::bf16 : Dtype::f32;
+}
+
+void choose_matmuls(const RunSetup& setup, CpuDevice& device, comm::Communicator& comm,
+                    MachineRates& rates) {
   std::optional<Dtype> forced;
   if (setup.options.matmul_dtype != "auto") {
     forced = setup.options.matmul_dtype == "f32" ? Dtype::f32 : Dtype::bf16;
   }
   const std::vector<ops::MatmulShape> shapes = matmul_shapes(setup);
-  std::vector<ops::MatmulChoice> choices(shapes.size());
+  rates.matmuls.resize(shapes.size());
   if (comm.rank() == 0) {
-    choices = ops::measure_matmuls(device, shapes, setup.shape.precision,
-                                   forced ? &*forced : nullptr);
+    rates.matmuls = ops::measure_matmuls(device, shapes, setup.shape.precision,
+                                         forced ? &*forced : nullptr);
   }
-  comm.broadcast(std::as_writable_bytes(std::span(choices)), 0);
-  ops::set_matmul_choices(device, choices);
-  return choices;
+  comm.broadcast(std::as_writable_bytes(std::span(rates.matmuls)), 0);
+  rates.default_arithmetic = forced.value_or(majority(rates.matmuls));
+  ops::set_matmul_choices(device, rates.matmuls, rates.default_arithmetic);
 }
 
 double measure_memory(const RunSetup& setup, CpuDevice& device) {
@@ -106,10 +115,26 @@ double MachineRates::matmul_peak_flops_per_s() const {
   return peak;
 }
 
+nlohmann::json arithmetic_json(const RunSetup& setup, const MachineRates& rates) {
+  constexpr const char* kKinds[] = {"forward", "backward_input", "backward_weight"};
+  nlohmann::json json = {{"isa", name_of(setup.isa)},
+                         {"matmul_library", ops::matmul_library()},
+                         {"precision", name_of(setup.shape.precision)},
+                         {"default", name_of(rates.default_arithmetic)}};
+  for (const ops::MatmulChoice& choice : rates.matmuls) {
+    json["matmuls"].push_back({{"kind", kKinds[static_cast<std::size_t>(choice.kind)]},
+                               {"n", choice.n},
+                               {"k", choice.k},
+                               {"arithmetic", name_of(choice.arithmetic)},
+                               {"flops_per_s", choice.flops_per_s}});
+  }
+  return json;
+}
+
 MachineRates measure_machine(const RunSetup& setup, CpuDevice& device, io::Storage* storage,
                              comm::Communicator& comm) {
   MachineRates rates;
-  rates.matmuls = choose_matmuls(setup, device, comm);
+  choose_matmuls(setup, device, comm, rates);
   rates.memory_bytes_per_s = measure_memory(setup, device);
   if (storage != nullptr) measure_storage(setup, device, *storage, rates);
   return rates;

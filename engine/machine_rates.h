@@ -3,6 +3,7 @@
 // change what is computed once the arithmetic is chosen.
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
 #include <vector>
 
 #include "engine/run_setup.h"
@@ -16,11 +17,15 @@ namespace strata::engine {
 
 struct MachineRates {
   std::vector<ops::MatmulChoice> matmuls;
+  Dtype default_arithmetic = Dtype::bf16;  // of attention, and of shapes not listed
   double memory_bytes_per_s = 0;  // read and written by a parallel copy, in sum
   double nvme_read_bytes_per_s = 0;     // 0: no NVMe in use
   double nvme_written_bytes_per_s = 0;
   double matmul_peak_flops_per_s() const;  // of the fastest shape
 };
+
+// The arithmetic of a run, to be recorded with it.
+nlohmann::json arithmetic_json(const RunSetup& setup, const MachineRates& rates);
 
 // The matmul choices are rank 0's, for all ranks; the rest is this rank's. Uses device, host and NVMe
 // space that is given back before it returns: call before the Trainer reserves its own. Overwrites

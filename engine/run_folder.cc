@@ -83,6 +83,8 @@ void RunFolder::write_options(const Options& options) {
 
 void RunFolder::write_plan(std::string_view json) { write_file("plan.json", json); }
 
+void RunFolder::write_arithmetic(std::string_view json) { write_file("arithmetic.json", json); }
+
 void RunFolder::write_file(const std::string& name, std::string_view text) {
   TextFile(path_ + "/" + name).write(text);
 }

@@ -1,4 +1,4 @@
-// RunFolder: the folder that --run names. It holds what the run was (options.json, plan.json), what
+// RunFolder: the folder that --run names. It holds what the run was (options.json, plan.json, arithmetic.json), what
 // it did (log.jsonl) and, without --nvme, its state.
 //
 //   created ──keep()──▶ kept        (destroyed before keep(): the folder is removed again)
@@ -30,8 +30,9 @@ class RunFolder {
 
   // options.json: every option with its value, readable as a --config file. Throws IoError.
   void write_options(const Options& options);
-  // plan.json. Throws IoError.
+  // plan.json, arithmetic.json. Throw IoError.
   void write_plan(std::string_view json);
+  void write_arithmetic(std::string_view json);
 
   void keep() noexcept { kept_ = true; }
 

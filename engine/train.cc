@@ -102,6 +102,7 @@ int run_train(const Options& options, Ranks& ranks) {
   std::optional<RunLog> log;
   std::optional<Progress> progress;
   if (speaks) {
+    if (folder) folder->write_arithmetic(arithmetic_json(prepared.setup, session.rates()).dump(2));
     log.emplace(log_paths(options, folder ? &*folder : nullptr));
     if (!options.json) print_start(prepared.setup, prepared.data, session, ranks.binding);
     progress.emplace(STDOUT_FILENO, progress_style(STDOUT_FILENO, options.json),

@@ -142,8 +142,11 @@ std::vector<MatmulChoice> measure_matmuls(CpuDevice& device, std::span<const Mat
   return choices;
 }
 
-void set_matmul_choices(CpuDevice& device, std::vector<MatmulChoice> choices) {
-  cpu::matmul_state(device).choices = std::move(choices);
+void set_matmul_choices(CpuDevice& device, std::vector<MatmulChoice> choices,
+                        Dtype default_arithmetic) {
+  cpu::MatmulState& state = cpu::matmul_state(device);
+  state.choices = std::move(choices);
+  state.default_arithmetic = default_arithmetic;
 }
 
 std::string matmul_library() { return cpu::library_description(); }

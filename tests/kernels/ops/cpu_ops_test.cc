@@ -87,7 +87,7 @@ TEST(CpuOps, ChoicesApplyToTheirShapeAlone) {
   const auto forward = [&](Dtype default_arithmetic, std::vector<MatmulChoice> choices,
                            std::int64_t n) {
     OpTest test(1, kLimits, default_arithmetic);
-    set_matmul_choices(test.device(), std::move(choices));
+    set_matmul_choices(test.device(), std::move(choices), default_arithmetic);
     const DeviceMatrix x(test, Dtype::bf16, m, k, 0, random_values(Dtype::bf16, m * k, 1));
     const DeviceMatrix w(test, Dtype::bf16, n, k, 0, random_values(Dtype::bf16, n * k, 2));
     DeviceMatrix y(test, Dtype::f32, m, n);
@@ -114,7 +114,7 @@ TEST(CpuOpsDeathTest, OpsNeedTheirState) {
         WorkerSet workers(1);
         FailureLatch failure;
         CpuDevice device({.device_memory_bytes = kMiB}, host, workers, failure, nullptr);
-        set_matmul_choices(device, {});
+        set_matmul_choices(device, {}, Dtype::bf16);
       },
       "attach_cpu_ops");
 }
