@@ -44,6 +44,11 @@ void run_gemm(GemmCache& gemms, int worker, void* scratchpad, const Matrix& c, c
       .into = into,
       .bias = bias == nullptr ? Bias::none : Bias::per_column,
   });
+  // What the compiled code does, which ThreadSanitizer does not see.
+  annotate_read(a.memory);
+  annotate_read(b.memory);
+  if (bias != nullptr) annotate_read(bias, c.cols * bytes_of(a.memory.dtype));
+  annotate_write(c);
   gemm.run(worker, c.data, a.memory.data, b.memory.data, bias, scratchpad);
 }
 

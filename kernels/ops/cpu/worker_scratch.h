@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "kernels/base/annotate.h"
 #include "kernels/base/bytes.h"
 #include "kernels/base/error.h"
 #include "kernels/device/device.h"
@@ -48,7 +49,10 @@ class WorkerScratch {
         memory_(device.allocate(std::move(tag), bytes_per_worker * worker_slots)) {}
 
   ScratchFrame frame(int worker) const {
-    return {memory_.data() + worker * bytes_per_worker_, bytes_per_worker_};
+    std::byte* const data = memory_.data() + worker * bytes_per_worker_;
+    // For all that follows it: two tiles in one frame at once are a race.
+    annotate_write(data, kScratchAlignmentBytes);
+    return {data, bytes_per_worker_};
   }
 
  private:
