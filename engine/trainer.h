@@ -69,7 +69,7 @@ class Trainer {
   // Applies every pending update and waits until all state is on its tier.
   void drain();
 
-  // The f32 masters of this rank's shard of a unit; drains first.
+  // The f32 masters of this rank's shard of a unit; both drain first.
   std::vector<float> master(int unit);
   void set_master(int unit, std::span<const float> master);
 
