@@ -94,6 +94,7 @@ void WeightStreamer::end() {
 
 void WeightStreamer::flush() {
   for (io::IoGroup& group : writes_) group.wait();
+  h2d_->synchronize();
 }
 
 void WeightStreamer::fetch_all() {
