@@ -36,6 +36,8 @@ class EngineRun {
     const std::int64_t position = steps_++ * setup_.batch.global_batch;
     return trainer_.step(*data_.train, order_, position, learning_rate);
   }
+  // Goes past the data of one step.
+  void skip_data() { ++steps_; }
   double evaluate(std::int64_t sequences) {
     return trainer_.evaluate(*data_.validation, sequences);
   }

@@ -1,0 +1,167 @@
+// What comes between steps: evaluation and sampling see every update and change nothing; a step
+// whose gradients are not finite is skipped or ends the run.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "kernels/base/error.h"
+#include "tests/support/engine_run.h"
+#include "tests/support/error_text.h"
+
+namespace strata::test {
+namespace {
+
+using engine::Options;
+using engine::StepResult;
+
+constexpr std::int64_t kSequences = 5;  // evaluated
+
+class Evaluation : public ::testing::TestWithParam<const char*> {  // --place
+ protected:
+  Evaluation() { write_text(folder_.path("text.txt"), 8000); }
+
+  // The optimizer is deferred: the defaults clip.
+  Options options() const {
+    Options options;
+    options.model = "gpt2:layers=2,hidden=32,heads=2,context=16";
+    options.data = folder_.path("text.txt");
+    options.val_fraction = 0.2;
+    options.nvme = folder_.path();
+    options.device_memory = 32 * kMiB;
+    options.host_memory = 32 * kMiB;
+    options.place = GetParam();
+    options.activations = "host";
+    options.global_batch = 3;
+    options.lr = 3e-3;
+    options.matmul_dtype = "bf16";
+    options.threads = 2;
+    return options;
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_P(Evaluation, IsThatOfARunThatStopsThere) {
+  EngineRun goes_on(options());
+  std::vector<double> evaluated{goes_on.evaluate(kSequences)};
+  for (int k = 1; k <= 3; ++k) {
+    goes_on.step();
+    EXPECT_TRUE(goes_on.trainer().update_pending());
+    evaluated.push_back(goes_on.evaluate(kSequences));
+    EXPECT_FALSE(goes_on.trainer().update_pending());
+    EXPECT_NE(evaluated.back(), evaluated[static_cast<std::size_t>(k - 1)]);
+  }
+  for (int k = 0; k <= 3; ++k) {
+    EngineRun stops(options());
+    for (int i = 0; i < k; ++i) stops.step();
+    stops.trainer().drain();
+    EXPECT_FALSE(stops.trainer().update_pending());
+    EXPECT_EQ(stops.evaluate(kSequences), evaluated[static_cast<std::size_t>(k)]) << "step " << k;
+  }
+}
+
+TEST_P(Evaluation, EvaluatingAndSamplingChangeNothing) {
+  EngineRun undisturbed(options());
+  EngineRun disturbed(options());
+  const std::vector<std::int32_t> prompt{'t', 'i', 'e'};
+  for (int k = 1; k <= 3; ++k) {
+    const StepResult expected = undisturbed.step();
+    const StepResult actual = disturbed.step();
+    EXPECT_EQ(actual.loss, expected.loss) << "step " << k;
+    EXPECT_EQ(actual.grad_norm, expected.grad_norm) << "step " << k;
+    const double once = disturbed.evaluate(kSequences);
+    const auto logits = disturbed.trainer().next_logits(prompt);
+    EXPECT_EQ(logits.size(), 256u);
+    EXPECT_EQ(disturbed.evaluate(kSequences), once);
+  }
+  EXPECT_EQ(disturbed.masters(), undisturbed.masters());
+}
+
+// The loss is -log softmax of the logits: two ways through the head.
+TEST_P(Evaluation, LogitsAgreeWithTheLoss) {
+  EngineRun run(options());
+  run.step();
+  constexpr std::int64_t kTokens = 16;
+  std::vector<std::int32_t> window(kTokens + 1);
+  run.data().validation->read(0, window);
+  double sum = 0;
+  for (std::size_t length = 1; length <= kTokens; ++length) {
+    const auto logits = run.trainer().next_logits(std::span(window).first(length));
+    double total = 0;
+    for (const float logit : logits) total += std::exp(double{logit});
+    sum += std::log(total) - logits[static_cast<std::size_t>(window[length])];
+  }
+  // Logits are f32 sums of 32 products, below 3: they err by at most 3 × 32 × 2^-24 = 6e-6.
+  EXPECT_NEAR(run.evaluate(1), sum / kTokens, 1e-5);
+}
+
+// Two huge gains in the last layer norm: logits overflow, and the loss is not finite.
+void break_model(EngineRun& run) {
+  const int unit = run.setup().index.final_norm;
+  std::vector<float> master = run.trainer().master(unit);
+  master[0] = 3e38f;  // about the largest that a split master can hold
+  master[1] = 3e38f;
+  run.trainer().set_master(unit, master);
+}
+
+TEST_P(Evaluation, ASkippedStepWritesNothing) {
+  Options skipping = options();
+  skipping.on_nonfinite = "skip";
+  EngineRun run(skipping);
+  EngineRun other(skipping);
+  run.step();
+  other.step();
+  const auto good = run.masters();
+  break_model(run);
+  const auto broken = run.masters();
+  const StepResult skipped = run.step();
+  EXPECT_TRUE(skipped.skipped);
+  EXPECT_FALSE(std::isfinite(skipped.loss) && std::isfinite(skipped.grad_norm));
+  EXPECT_FALSE(run.trainer().update_pending());
+  EXPECT_EQ(run.masters(), broken);
+
+  // Repaired, it goes on with the next data, as Adam's step 2: like a run that never saw the data
+  // of the skipped step.
+  run.trainer().set_master(run.setup().index.final_norm,
+                           good[static_cast<std::size_t>(run.setup().index.final_norm)]);
+  const StepResult after = run.step();
+  other.skip_data();
+  const StepResult expected = other.step();
+  EXPECT_FALSE(after.skipped);
+  EXPECT_EQ(after.loss, expected.loss);
+  EXPECT_EQ(run.masters(), other.masters());
+}
+
+TEST_P(Evaluation, StopEndsTheRunBeforeAnythingIsWritten) {
+  EngineRun run(options());
+  run.step();
+  break_model(run);
+  const auto broken = run.masters();
+  const std::string text = error_text<TrainingError>([&] { run.step(); });
+  EXPECT_TRUE(mentions(text, "--on-nonfinite skip")) << text;
+  EXPECT_TRUE(mentions(text, "after 1 updates")) << text;
+  EXPECT_EQ(run.masters(), broken);
+}
+
+TEST_P(Evaluation, ALeapOutOfTheDomainEndsTheRun) {
+  for (const double clip : {1.0, 0.0}) {
+    Options leaping = options();
+    leaping.clip_norm = clip;
+    EngineRun run(leaping);
+    const std::string text = error_text<TrainingError>([&] {
+      run.step(3.4e38);
+      run.trainer().drain();
+    });
+    EXPECT_TRUE(mentions(text, "--lr")) << text;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Places, Evaluation, ::testing::Values("all=host", "all=nvme", "weights=device,moments=nvme"),
+    [](const auto& info) {
+      return std::string(std::vector<const char*>{"host", "nvme", "weights_on_device"}[info.index]);
+    });
+
+}  // namespace
+}  // namespace strata::test
