@@ -1,0 +1,178 @@
+// The plan is what is reserved, byte for byte, and what a step moves.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <ostream>
+
+#include "tests/support/engine_run.h"
+
+namespace strata::test {
+namespace {
+
+using engine::Options;
+using offload::Tier;
+
+struct Case {
+  std::string name;
+  std::string place;
+  std::string activations;
+  double clip_norm = 1;
+  int prefetch = 2;
+  std::string precision = "bf16";
+  std::string grad_dtype = "f32";
+  int pass = 100;
+  bool recompute = true;
+  bool smallest = false;
+};
+
+void PrintTo(const Case& test, std::ostream* out) { *out << test.name; }
+
+class Reservation : public ::testing::Test {
+ protected:
+  Reservation() { write_text(folder_.path("text.txt"), 8000); }
+
+  Options options(const Case& test) const {
+    Options options;
+    options.model = "gpt2:layers=3,hidden=48,heads=3,context=32";
+    options.data = folder_.path("text.txt");
+    options.val_fraction = 0.2;
+    options.nvme = folder_.path();
+    options.device_memory = 48 * kMiB;
+    options.host_memory = 48 * kMiB;
+    options.global_batch = 8;
+    options.micro_batch = 2;
+    options.chunk_size = 64 * kKiB;
+    options.threads = 2;
+    options.place = test.place;
+    options.activations = test.activations;
+    options.clip_norm = test.clip_norm;
+    options.prefetch = test.prefetch;
+    options.precision = test.precision;
+    options.matmul_dtype = test.precision;
+    options.grad_dtype = test.grad_dtype;
+    options.pass = test.pass;
+    options.recompute = test.recompute;
+    return test.smallest ? with_smallest_budgets(options) : options;
+  }
+
+  TemporaryFolder folder_;
+};
+
+class Regimes : public Reservation, public ::testing::WithParamInterface<Case> {};
+
+std::map<std::string, std::int64_t> planned(const offload::Plan& plan, Tier tier) {
+  std::map<std::string, std::int64_t> bytes;
+  for (const offload::PlannedBuffer& buffer : plan.buffers) {
+    if (buffer.tier == tier) bytes[buffer.tag] += buffer.bytes;
+  }
+  return bytes;
+}
+
+std::map<std::string, std::int64_t> held(const Budget& budget) {
+  std::map<std::string, std::int64_t> bytes;
+  for (const Budget::Entry& entry : budget.entries()) {
+    // The plan asks ops for one number.
+    const std::string tag = entry.tag.ends_with(" scratch") ? "op scratch" : entry.tag;
+    if (entry.bytes > 0) bytes[tag] += entry.bytes;
+  }
+  return bytes;
+}
+
+TEST_P(Regimes, ReserveThePlan) {
+  EngineRun run(options(GetParam()));
+  const auto expect_planned = [&] {
+    const offload::Plan& plan = run.plan();
+    const Budget& device = run.session().device().device_budget();
+    const Budget& host = run.session().device().host_budget();
+    EXPECT_EQ(held(device), planned(plan, Tier::device));
+    EXPECT_EQ(held(host), planned(plan, Tier::host));
+    EXPECT_EQ(device.peak_bytes(), plan.total_bytes(Tier::device));
+    EXPECT_EQ(host.peak_bytes(), plan.total_bytes(Tier::host));
+    EXPECT_LE(device.peak_bytes(), run.setup().options.device_memory);
+    EXPECT_LE(host.peak_bytes(), run.setup().options.host_memory);
+    const io::Storage* const storage = run.session().storage();
+    EXPECT_EQ(storage != nullptr ? storage->capacity_bytes() : 0, plan.total_bytes(Tier::nvme));
+  };
+  expect_planned();
+  run.step();
+  run.evaluate(3);
+  run.step();
+  run.masters();
+  expect_planned();
+}
+
+// The bytes of a step in the middle of a run, its update included, wherever that moved them.
+TEST_P(Regimes, TrafficOfAStepIsThePlans) {
+  EngineRun run(options(GetParam()));
+  run.step();
+  io::StorageTraffic moved = run.step().traffic;
+  run.step();  // applies a deferred update of the step before
+  if (run.plan().update == offload::UpdateTime::deferred) {
+    const io::StorageTraffic update = run.trainer().update_traffic();
+    moved.read_bytes += update.read_bytes;
+    moved.written_bytes += update.written_bytes;
+  }
+  EXPECT_EQ(moved.read_bytes, run.plan().nvme_read_bytes());
+  EXPECT_EQ(moved.written_bytes, run.plan().nvme_written_bytes());
+}
+
+// A last pass with fewer micro-batches moves fewer activation records; the plan counts full passes.
+TEST_F(Reservation, TrafficOfUnevenPassesIsAtMostThePlans) {
+  Options uneven =
+      options({.name = "uneven", .place = "all=nvme", .activations = "nvme", .pass = 3});
+  EngineRun run(uneven);
+  run.step();
+  const io::StorageTraffic moved = run.step().traffic;
+  run.step();
+  const io::StorageTraffic update = run.trainer().update_traffic();
+  EXPECT_LT(moved.read_bytes + update.read_bytes, run.plan().nvme_read_bytes());
+  EXPECT_LT(moved.written_bytes + update.written_bytes, run.plan().nvme_written_bytes());
+}
+
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  for (const double clip : {1.0, 0.0}) {
+    const std::string suffix = clip > 0 ? "" : "_in_backward";
+    const auto add = [&](Case test) {
+      test.name += suffix;
+      test.clip_norm = clip;
+      all.push_back(test);
+    };
+    add({.name = "device", .place = "all=device", .activations = "device"});
+    add({.name = "host", .place = "all=host", .activations = "host"});
+    add({.name = "nvme", .place = "all=nvme", .activations = "nvme"});
+    add({.name = "automatic", .place = "", .activations = "auto"});
+    add({.name = "mixed",
+         .place = "weights=device,remainder=host,moments=nvme,gradients=nvme",
+         .activations = "host"});
+    add({.name = "mixed_passes",
+         .place = "weights=nvme,remainder=device,moments=host,gradients=device",
+         .activations = "nvme",
+         .pass = 2});
+    add({.name = "smallest",
+         .place = "all=nvme",
+         .activations = "nvme",
+         .prefetch = 0,
+         .smallest = true});
+    add({.name = "prefetch_4", .place = "all=nvme", .activations = "nvme", .prefetch = 4});
+    add({.name = "no_recompute", .place = "all=nvme", .activations = "nvme", .recompute = false});
+    add({.name = "passes", .place = "all=nvme", .activations = "nvme", .pass = 1});
+    add({.name = "f32", .place = "all=nvme", .activations = "device", .precision = "f32"});
+    add({.name = "bf16_gradients",
+         .place = "all=nvme",
+         .activations = "device",
+         .grad_dtype = "bf16"});
+    add({.name = "bf16_gradients_passes",
+         .place = "all=nvme",
+         .activations = "device",
+         .grad_dtype = "bf16",
+         .pass = 1});
+  }
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Regimes, ::testing::ValuesIn(cases()),
+                         [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace strata::test
