@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/budget_advice.h"
 #include "engine/memory_budgets.h"
 #include "kernels/base/bytes.h"
 #include "kernels/base/error.h"
@@ -148,71 +149,16 @@ RunSetup resolve(const Options& options, const comm::Topology& topology,
   return setup;
 }
 
-// Options that need less of everything, each with how the user would write it; nullopt-like "" when
-// the option is at its least already.
-struct Change {
-  std::string text;
-  Options options;
-};
-
-std::vector<Change> smaller_changes(const Options& options, const BatchLayout& batch) {
-  std::vector<Change> changes;
-  const auto add = [&](std::string text, auto&& edit) {
-    Options smaller = options;
-    edit(smaller);
-    changes.push_back({std::move(text), std::move(smaller)});
-  };
-  for (int prefetch = options.prefetch - 1; prefetch >= 0; --prefetch) {
-    add(fmt::format("--prefetch {}", prefetch), [&](Options& o) { o.prefetch = prefetch; });
-  }
-  for (std::int64_t pass = batch.pass_size - 1; pass >= 1; --pass) {
-    add(fmt::format("--pass {}", pass), [&](Options& o) { o.pass = pass; });
-  }
-  for (std::int64_t micro = options.micro_batch / 2; micro >= 1; micro /= 2) {
-    add(fmt::format("--micro-batch {}", micro), [&](Options& o) { o.micro_batch = micro; });
-  }
-  if (!options.recompute) {
-    add("--recompute on", [](Options& o) { o.recompute = true; });
-  }
-  if (options.activations == "device") {
-    add("--activations auto", [](Options& o) { o.activations = "auto"; });
-  }
-  if (!options.place.empty()) {
-    add("no --place", [](Options& o) { o.place.clear(); });
-  }
-  return changes;
-}
-
-// The budget that would do, found by asking the planner.
-std::int64_t sufficient_bytes(const offload::PlanInput& input, Tier tier,
-                              std::int64_t needed_bytes) {
-  offload::PlanInput larger = input;
-  std::int64_t& budget =
-      tier == Tier::device ? larger.device_memory_bytes : larger.host_memory_bytes;
-  for (budget = round_up(needed_bytes, kMiB);; budget += budget / 8) {
-    const offload::PlanResult result = make_plan(larger);
-    if (result.fits || result.shortfall.tier != tier) return round_up(budget, kMiB);
-    budget = std::max(budget, result.shortfall.needed_bytes);
-  }
-}
-
 [[noreturn]] void refuse(const RunSetup& setup, const offload::Shortfall& shortfall,
                          comm::Communicator::StagingBytes comm_staging) {
-  const bool device = shortfall.tier == Tier::device;
-  const int ranks = device ? 1 : setup.topology.local_world_size;
-  const std::int64_t enough =
-      ranks * sufficient_bytes(setup.plan_input, shortfall.tier, shortfall.needed_bytes);
-  std::string advice = fmt::format("--{}-memory {}MiB would fit", device ? "device" : "host",
-                                   ceil_div(enough, kMiB));
-  for (const Change& change : smaller_changes(setup.options, setup.batch)) {
-    if (!make_plan(resolve(change.options, setup.topology, comm_staging).plan_input).fits) continue;
-    advice += fmt::format(", and so would {}", change.text);
-    break;
-  }
-  throw_error<OutOfBudget>(
-      "{} memory is short by {}: this run needs {} of it and has {}; {}",
-      device ? "device" : "host", format_bytes(shortfall.needed_bytes - shortfall.budget_bytes),
-      format_bytes(shortfall.needed_bytes), format_bytes(shortfall.budget_bytes), advice);
+  const auto fits = [&](const Options& options) {
+    return make_plan(resolve(options, setup.topology, comm_staging).plan_input).fits;
+  };
+  throw_error<OutOfBudget>("{} memory is short by {}: this run needs {} of it and has {}; {}",
+                           shortfall.tier == Tier::device ? "device" : "host",
+                           format_bytes(shortfall.needed_bytes - shortfall.budget_bytes),
+                           format_bytes(shortfall.needed_bytes),
+                           format_bytes(shortfall.budget_bytes), budget_advice(setup, fits));
 }
 
 }  // namespace
