@@ -17,8 +17,9 @@ struct TrainingData {
   std::int64_t validation_samples = 0;
 };
 
-// Opens --data and --val-data, or takes --val-fraction from the end of --data. Throws ConfigError or
-// FormatError, also when a part is shorter than one sequence.
+// Opens --data and --val-data, or takes --val-fraction from the end of --data. Throws ConfigError
+// or FormatError, also when a part is shorter than one sequence or has an id outside the vocabulary
+// (of a very large file a part is looked at).
 TrainingData open_training_data(const Options& options, std::int64_t vocabulary,
                                 std::int64_t seq_len);
 
