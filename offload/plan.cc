@@ -137,10 +137,9 @@ class Planner {
       add(Tier::device, "activations", all);
       return;
     }
-    if (tier == Tier::nvme && !assume_staging_) plan_.activations = Tier::host;  // next attempt
     plan_.record_slots = slots;
     add(Tier::device, "activation slots", in_slots);
-    add(plan_.activations, "activations", all);
+    add(tier, "activations", all);
     if (tier == Tier::nvme) add(Tier::host, "activation staging", in_slots);
   }
 
@@ -293,10 +292,7 @@ PlanResult make_plan(const PlanInput& input) {
   // With everything in host memory no staging is needed; if that does not fit (or is not wanted),
   // staging is paid for first and states fill what is left.
   PlanResult result = Planner(input, false).run();
-  if (result.fits && all_states_in_host(result.plan) &&
-      result.plan.activations != Tier::nvme) {
-    return result;
-  }
+  if (result.fits && all_states_in_host(result.plan)) return result;
   return Planner(input, true).run();
 }
 

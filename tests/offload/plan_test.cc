@@ -1,0 +1,173 @@
+#include "offload/plan.h"
+
+#include <algorithm>
+
+#include "kernels/base/aligned_buffer.h"
+#include "tests/offload/small_plan.h"
+
+namespace strata::offload {
+namespace {
+
+using testing::kUnits;
+using testing::placed;
+using testing::plan_of;
+using testing::small_input;
+
+std::int64_t shard_elements(const Plan& plan) {
+  std::int64_t sum = 0;
+  for (const UnitPlan& unit : plan.units) sum += unit.shard_elements;
+  return sum;
+}
+
+std::int64_t bytes_tagged(const Plan& plan, const std::string& tag) {
+  std::int64_t bytes = 0;
+  for (const PlannedBuffer& buffer : plan.buffers) {
+    if (buffer.tag == tag) bytes += buffer.bytes;
+  }
+  return bytes;
+}
+
+TEST(Plan, ShardsArePaddedPartsOfEveryUnit) {
+  for (const int ranks : {1, 2, 3, 4}) {
+    PlanInput input = placed(Tier::nvme, Tier::device);
+    input.world_size = ranks;
+    const Plan plan = plan_of(input);
+    for (std::size_t u = 0; u < kUnits; ++u) {
+      const UnitPlan& unit = plan.units[u];
+      EXPECT_EQ(unit.shard_elements % 4096, 0);
+      EXPECT_GE(unit.shard_elements * ranks, input.units[u].elements);
+      EXPECT_LT((unit.shard_elements - 4096) * ranks, input.units[u].elements) << "least padding";
+    }
+  }
+}
+
+TEST(Plan, EverythingIsWhereItWasAskedFor) {
+  for (const Tier tier : {Tier::device, Tier::host, Tier::nvme}) {
+    for (const Tier activations : {Tier::device, Tier::host, Tier::nvme}) {
+      const Plan plan = plan_of(placed(tier, activations));
+      EXPECT_EQ(plan.activations, activations);
+      for (const UnitPlan& unit : plan.units) {
+        for (const Tier each : unit.tiers) EXPECT_EQ(each, tier);
+      }
+    }
+  }
+}
+
+TEST(Plan, StateThatFitsInHostMemoryNeedsNoStaging) {
+  const Plan plan = plan_of(small_input());
+  EXPECT_EQ(plan.total_bytes(Tier::nvme), 0);
+  EXPECT_EQ(plan.weight_staging_slots, 0);
+  EXPECT_EQ(bytes_tagged(plan, "optimizer staging"), 0);
+}
+
+TEST(Plan, KeepsWithinAnyBudgetsThatItAccepts) {
+  int refused = 0;
+  int spilled = 0;
+  for (std::int64_t device = 300 * kKiB; device <= 2 * kMiB; device += 130 * kKiB) {
+    for (std::int64_t host = 100 * kKiB; host <= 3 * kMiB; host += 170 * kKiB) {
+      PlanInput input = small_input();
+      input.device_memory_bytes = device;
+      input.host_memory_bytes = host;
+      const PlanResult result = make_plan(input);
+      if (!result.fits) {
+        ++refused;
+        EXPECT_GT(result.shortfall.needed_bytes, result.shortfall.budget_bytes);
+        continue;
+      }
+      EXPECT_LE(result.plan.total_bytes(Tier::device), device);
+      EXPECT_LE(result.plan.total_bytes(Tier::host), host);
+      spilled += result.plan.total_bytes(Tier::nvme) > 0;
+      std::int64_t state = 0;
+      for (const char* const kind : {"weights", "remainder", "moment1", "moment2", "gradients"}) {
+        state += bytes_tagged(result.plan, kind);
+      }
+      EXPECT_EQ(state, 16 * shard_elements(result.plan)) << "nothing is lost";
+    }
+  }
+  EXPECT_GT(refused, 0);
+  EXPECT_GT(spilled, 0);
+}
+
+TEST(Plan, AShortfallSaysWhatIsEnough) {
+  for (const Tier tier : {Tier::device, Tier::host}) {
+    PlanInput input = placed(Tier::nvme, Tier::nvme);
+    std::int64_t& budget =
+        tier == Tier::device ? input.device_memory_bytes : input.host_memory_bytes;
+    budget = 10 * kKiB;
+    const PlanResult refusal = make_plan(input);
+    ASSERT_FALSE(refusal.fits);
+    EXPECT_EQ(refusal.shortfall.tier, tier);
+    EXPECT_EQ(refusal.shortfall.budget_bytes, 10 * kKiB);
+    budget = refusal.shortfall.needed_bytes;
+    EXPECT_TRUE(make_plan(input).fits);
+    --budget;
+    EXPECT_FALSE(make_plan(input).fits);
+  }
+}
+
+// Bytes per parameter and step as the design counts them: all state on NVMe, one pass. In backward,
+// the weights come with the rest of the state for the update, which is 2 more than the design's 26.
+// The last unit of the forward is still there when backward begins: it is read once.
+TEST(Plan, NvmeBytesPerParameterAreTheDesigns) {
+  for (const UpdateTime update : {UpdateTime::deferred, UpdateTime::in_backward}) {
+    for (const Dtype gradients : {Dtype::f32, Dtype::bf16}) {
+      PlanInput input = placed(Tier::nvme, Tier::device);
+      input.units[0].gradient_contributions = 1;  // not tied
+      input.prefetch = 0;
+      input.update = update;
+      input.dtypes.gradients = gradients;
+      const Plan plan = plan_of(input);
+      const std::int64_t elements = shard_elements(plan);
+      const std::int64_t turn = 2 * plan.units.back().shard_elements;
+      const bool deferred = update == UpdateTime::deferred;
+      const std::int64_t waiting = !deferred                 ? 0
+                                   : gradients == Dtype::f32 ? 4
+                                                             : 2;  // written, read
+      EXPECT_EQ(plan.nvme_read_bytes(),
+                (deferred ? 12 + 2 + waiting : 2 + 2 + 12) * elements - turn);
+      EXPECT_EQ(plan.nvme_written_bytes(), (12 + waiting) * elements);
+      const PhaseTraffic& forward = plan.phase(Phase::forward);
+      EXPECT_EQ(forward.nvme_read_bytes, (deferred ? 12 + waiting : 2) * elements);
+      EXPECT_EQ(forward.nvme_written_bytes, (deferred ? 12 : 0) * elements);
+    }
+  }
+}
+
+// Each further pass: a gradient read and written (f32 between passes) and the weights twice more.
+TEST(Plan, AFurtherPassCostsTwelveBytesPerParameter) {
+  PlanInput input = placed(Tier::nvme, Tier::device);
+  input.prefetch = 0;
+  const Plan one = plan_of(input);
+  input.passes = 2;
+  const Plan two = plan_of(input);
+  const std::int64_t tied = 2 * 4 * one.units[0].shard_elements;  // contributes twice per pass
+  EXPECT_EQ(two.nvme_read_bytes() + two.nvme_written_bytes() - one.nvme_read_bytes() -
+                one.nvme_written_bytes(),
+            12 * shard_elements(one) + tied - 2 * one.units.back().shard_elements);
+}
+
+TEST(Plan, GradientsUpdatedInBackwardAreKeptOnlyWhereTheyAccumulate) {
+  PlanInput input = placed(Tier::host, Tier::device);
+  input.update = UpdateTime::in_backward;
+  const Plan plan = plan_of(input);
+  EXPECT_EQ(plan.units[0].gradient_element_bytes, 4);  // tied
+  for (std::size_t u = 1; u < kUnits; ++u) EXPECT_EQ(plan.units[u].gradient_element_bytes, 0);
+  EXPECT_EQ(bytes_tagged(plan, "gradients"), 4 * plan.units[0].shard_elements);
+}
+
+TEST(Plan, TheOrderOfFillingIsThatOfBytesSaved) {
+  PlanInput input = small_input();
+  input.host_memory_bytes = plan_of(input).total_bytes(Tier::host) - kPageBytes;
+  input.device_memory_bytes = 700 * kKiB;
+  const Plan plan = plan_of(input);
+  const auto rank = [](Tier tier) { return static_cast<int>(tier); };
+  // Weights save the most per byte: no other kind of a unit is nearer than they are.
+  for (const UnitPlan& unit : plan.units) {
+    for (const StateKind kind : {StateKind::gradients, StateKind::moment1, StateKind::moment2}) {
+      EXPECT_LE(rank(unit.tier(StateKind::weights)), rank(unit.tier(kind))) << unit.name;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace strata::offload
