@@ -14,6 +14,7 @@
 #include "engine/session.h"
 #include "engine/trainer.h"
 #include "engine/training_data.h"
+#include "io/fault_storage.h"
 #include "kernels/base/bytes.h"
 #include "tests/support/temporary_folder.h"
 
@@ -22,12 +23,18 @@ namespace strata::test {
 // Members in the order in which `strata train` sets them up.
 class EngineRun {
  public:
-  explicit EngineRun(const engine::Options& options)
+  explicit EngineRun(const engine::Options& options) : EngineRun(options, std::nullopt) {}
+  // With `faults`, state on NVMe lies in a storage in memory that has them.
+  EngineRun(const engine::Options& options, const std::optional<io::FaultRules>& faults)
       : comm_(comm::make_single_rank_communicator()),
         setup_(engine::make_run_setup(options, comm_->topology(), comm_->staging_bytes())),
         data_(engine::open_training_data(options, setup_.model.vocabulary, setup_.batch.seq_len)),
         session_(setup_, *comm_, failure_),
-        trainer_(setup_, session_.trainer_parts()),
+        faulty_(faults ? io::make_fault_storage(
+                             io::make_memory_storage(setup_.plan.total_bytes(offload::Tier::nvme)),
+                             *faults)
+                       : nullptr),
+        trainer_(setup_, parts()),
         order_(data_.train_samples, options.seed) {}
 
   // The next step at the options' learning rate, or another.
@@ -56,11 +63,18 @@ class EngineRun {
   const engine::TrainingData& data() const { return data_; }
 
  private:
+  engine::TrainerParts parts() {
+    engine::TrainerParts parts = session_.trainer_parts();
+    if (faulty_ != nullptr) parts.storage = faulty_.get();
+    return parts;
+  }
+
   FailureLatch failure_;
   std::unique_ptr<comm::Communicator> comm_;
   engine::RunSetup setup_;
   engine::TrainingData data_;
   engine::Session session_;
+  std::unique_ptr<io::Storage> faulty_;
   engine::Trainer trainer_;
   engine::SampleOrder order_;
   std::int64_t steps_ = 0;
