@@ -4,12 +4,14 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/types.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdint>
 #include <string>
 #include <thread>
 #include <vector>
@@ -20,6 +22,7 @@ struct ProcessResult {
   int exit_code = -1;  // -1: ended by a signal
   std::string out;
   std::string err;
+  std::int64_t peak_resident_bytes = 0;  // as the system counts it, also for descendants
 };
 
 // A program in the background. Does not outlive this object.
@@ -65,6 +68,7 @@ class Process {
     } else if (WIFEXITED(status_)) {
       result.exit_code = WEXITSTATUS(status_);
     }
+    result.peak_resident_bytes = std::int64_t{usage_.ru_maxrss} * 1024;
     result.out = out();
     result.err = err();
     return result;
@@ -73,7 +77,7 @@ class Process {
  private:
   bool ended_within(std::chrono::seconds limit) {
     const auto deadline = std::chrono::steady_clock::now() + limit;
-    while (::waitpid(pid_, &status_, WNOHANG) == 0) {
+    while (::wait4(pid_, &status_, WNOHANG, &usage_) == 0) {
       if (std::chrono::steady_clock::now() > deadline) return false;
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
@@ -92,6 +96,7 @@ class Process {
   int err_;
   pid_t pid_ = -1;
   int status_ = 0;
+  rusage usage_{};
   bool ended_ = false;
 };
 
