@@ -139,7 +139,7 @@ void TrainingRun::finish() {
   trainer_.drain();
   log_waiting();
   if (setup_.options.sample_tokens > 0) sample();
-  if (output_.progress != nullptr) output_.progress->note(summary());
+  if (output_.progress != nullptr) output_.progress->result(summary());
 }
 
 std::string TrainingRun::summary() const {

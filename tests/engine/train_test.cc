@@ -1,0 +1,208 @@
+// `strata train` as a user runs it: it learns, says what it did, and leaves what it promises.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/support/engine_run.h"
+#include "tests/support/error_text.h"
+#include "tests/support/json_lines.h"
+#include "tests/support/process.h"
+#include "tests/support/temporary_folder.h"
+
+namespace strata::engine {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using test::mentions;
+using test::ProcessResult;
+
+constexpr int kSteps = 40;
+
+class TrainTest : public ::testing::Test {
+ protected:
+  TrainTest() {
+    test::write_text(path("text.txt"), 40'000);
+    fs::create_directory(path("nvme"));
+  }
+
+  std::string path(const std::string& name) const { return folder_.path(name); }
+
+  static std::vector<std::string> options() {
+    return {"--model",
+            "gpt2:layers=2,hidden=64,heads=2,context=64",
+            "--data",
+            "text.txt",
+            "--val-fraction",
+            "0.1",
+            "--eval-batches",
+            "8",
+            "--steps",
+            std::to_string(kSteps),
+            "--global-batch",
+            "8",
+            "--micro-batch",
+            "4",
+            "--lr",
+            "3e-3",
+            "--place",
+            "all=nvme",
+            "--nvme",
+            "nvme",
+            "--device-memory",
+            "32MiB",
+            "--host-memory",
+            "32MiB",
+            "--matmul-dtype",
+            "f32",
+            "--threads",
+            "1"};
+  }
+
+  ProcessResult strata(const std::string& command, std::vector<std::string> arguments,
+                       const std::vector<std::string>& more = {}) const {
+    arguments.insert(arguments.begin(), {STRATA_BINARY, command});
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return test::run_process(arguments, folder_.path());
+  }
+  ProcessResult train(const std::vector<std::string>& more) const {
+    ProcessResult result = strata("train", options(), more);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_EQ(result.err, "");
+    return result;
+  }
+  std::vector<json> lines_of(const std::string& name) const {
+    return test::json_lines(test::contents_of(path(name)));
+  }
+
+ private:
+  test::TemporaryFolder folder_;
+};
+
+// The text is ten words in random order: ln 10 nats per word of 5.2 bytes, 0.44 nats per byte, for
+// a model that has learned it; a model that knows the letters' frequencies alone is at about 2.7.
+TEST_F(TrainTest, LearnsATextAndSummarises) {
+  const ProcessResult result = train({"--json", "--sample-tokens", "8"});
+  const std::vector<json> lines = test::json_lines(result.out);
+  ASSERT_GE(lines.size(), kSteps + 1);
+  const json& summary = lines.back();
+  for (const char* field :
+       {"steps", "skipped_steps", "loss_first", "loss_last", "val_loss_first", "val_loss_last",
+        "device_peak_bytes", "device_budget_bytes", "host_peak_bytes", "host_budget_bytes",
+        "resident_peak_bytes", "nvme_read_bytes", "nvme_written_bytes", "mean_step_s", "bound_s",
+        "wall_s"}) {
+    EXPECT_TRUE(summary.contains(field)) << field;
+  }
+  EXPECT_EQ(summary["steps"], kSteps);
+  EXPECT_NEAR(summary["val_loss_first"], 5.545, 0.1);  // ln 256
+  EXPECT_LT(summary["val_loss_last"], 2.5);
+  EXPECT_LE(summary["device_peak_bytes"], summary["device_budget_bytes"]);
+  EXPECT_LE(summary["host_peak_bytes"], summary["host_budget_bytes"]);
+}
+
+TEST_F(TrainTest, TextOutputShowsPlanProgressSampleAndSummary) {
+  const ProcessResult result = train({"--sample-tokens", "8", "--sample-prompt", "tier"});
+  for (const char* part :
+       {"model ", "bytes held", "moment1", "budget", "storage ", "step 1/40 ", "step 40/40 ",
+        "  val ", "sample: ", "\nsummary\n", "device memory", "NVMe", "bound "}) {
+    EXPECT_PRED2(mentions, result.out, part);
+  }
+}
+
+TEST_F(TrainTest, RunFolderHoldsOptionsPlanAndLog) {
+  train({"--run", "run", "--log", "log.jsonl"});
+  std::set<std::string> names;
+  for (const auto& entry : fs::directory_iterator(path("run"))) {
+    names.insert(entry.path().filename());
+  }
+  EXPECT_EQ(names,
+            (std::set<std::string>{"arithmetic.json", "log.jsonl", "options.json", "plan.json"}));
+  EXPECT_EQ(test::contents_of(path("run/log.jsonl")), test::contents_of(path("log.jsonl")));
+  EXPECT_TRUE(fs::is_empty(path("nvme")));
+
+  const ProcessResult plan = strata("plan", options(), {"--json"});
+  EXPECT_EQ(json::parse(plan.out), json::parse(test::contents_of(path("run/plan.json"))));
+
+  const ProcessResult again = strata("train", options(), {"--run", "run"});
+  EXPECT_EQ(again.exit_code, 2);
+  EXPECT_PRED2(mentions, again.err, "--run run: the folder is not empty; choose another");
+}
+
+TEST_F(TrainTest, LogHasALinePerStepWithItsFields) {
+  train({"--log", "log.jsonl"});
+  const std::vector<json> lines = lines_of("log.jsonl");
+  ASSERT_EQ(lines.size(), kSteps);
+  const std::set<std::string> fields = {"step",
+                                        "epoch",
+                                        "loss",
+                                        "val_loss",
+                                        "lr",
+                                        "grad_norm",
+                                        "tokens",
+                                        "tokens_per_s",
+                                        "mfu",
+                                        "step_s",
+                                        "bound_s",
+                                        "device_peak_bytes",
+                                        "host_peak_bytes",
+                                        "nvme_read_bytes",
+                                        "nvme_written_bytes"};
+  for (int i = 0; i < kSteps; ++i) {
+    std::set<std::string> names;
+    for (const auto& [name, value] : lines[i].items()) names.insert(name);
+    EXPECT_EQ(names, fields);
+    EXPECT_EQ(lines[i]["step"], i + 1);
+    EXPECT_EQ(lines[i]["tokens"], (i + 1) * 8 * 64);
+    EXPECT_EQ(lines[i]["val_loss"].is_null(), i + 1 != kSteps);
+  }
+}
+
+// Besides the steps, NVMe is written to initialise the state and to measure the drive, and read to
+// measure and to evaluate: the same for runs of any length, so that the difference of two runs is
+// that of their steps.
+TEST_F(TrainTest, BytesOfTheStepsAddUpToTheSummary) {
+  struct Bytes {
+    std::int64_t steps = 0;
+    std::int64_t all = 0;
+  };
+  const auto bytes_of = [&](const std::string& steps, const std::string& clip,
+                            const std::string& field) {
+    const std::string log = "log-" + steps + clip + field;
+    const ProcessResult result =
+        train({"--json", "--steps", steps, "--clip-norm", clip, "--log", log});
+    Bytes bytes;
+    for (const json& line : lines_of(log)) bytes.steps += line[field].get<std::int64_t>();
+    bytes.all = test::json_lines(result.out).back()[field];
+    return bytes;
+  };
+  for (const char* clip : {"1", "0"}) {  // deferred, in backward
+    for (const char* field : {"nvme_read_bytes", "nvme_written_bytes"}) {
+      const Bytes few = bytes_of("2", clip, field);
+      const Bytes many = bytes_of("5", clip, field);
+      EXPECT_GT(few.steps, 0);
+      EXPECT_EQ(many.all - few.all, many.steps - few.steps) << field << ", clip " << clip;
+    }
+  }
+}
+
+TEST_F(TrainTest, ConfigFileEqualsTheCommandLine) {
+  train({"--run", "run"});
+  EXPECT_EQ(strata("train", {"--config", "run/options.json", "--run", "again"}).exit_code, 0);
+  const std::vector<json> first = lines_of("run/log.jsonl");
+  const std::vector<json> second = lines_of("again/log.jsonl");
+  ASSERT_EQ(first.size(), second.size());
+  for (std::size_t i = 0; i < first.size(); ++i) {
+    for (const char* field : {"loss", "grad_norm", "val_loss", "lr", "nvme_read_bytes"}) {
+      EXPECT_EQ(first[i][field], second[i][field]) << field << " of step " << i + 1;
+    }
+  }
+  EXPECT_EQ(test::contents_of(path("run/plan.json")), test::contents_of(path("again/plan.json")));
+}
+
+}  // namespace
+}  // namespace strata::engine
