@@ -15,40 +15,9 @@ using ops::Matrix;
 
 namespace {
 
-std::int64_t hidden_bytes(const Gpt2Shape& shape) {
-  return round_up(shape.micro_batch.rows() * shape.config.hidden * bytes_of(shape.precision),
-                  Device::kAlignmentBytes);
-}
-
 Into into(int micro_batch) { return micro_batch == 0 ? Into::overwrite : Into::add; }
 
-std::int64_t workspace_bytes(const models::Gpt2Block& block, const models::Gpt2Head& head) {
-  return std::max(block.workspace_bytes(), head.workspace_bytes());
-}
-
 }  // namespace
-
-std::vector<std::int64_t> Gpt2Pass::record_bytes(const Gpt2Shape& shape) {
-  const models::Gpt2Block block(shape.config, shape.precision, shape.micro_batch);
-  const models::Gpt2Head head(shape.config, shape.precision, shape.micro_batch);
-  const std::int64_t input = hidden_bytes(shape);
-  const std::int64_t with_saved = input + (shape.recompute ? 0 : block.saved_bytes());
-  std::vector<std::int64_t> bytes;
-  const auto append = [&](std::int64_t each) {
-    bytes.insert(bytes.end(), static_cast<std::size_t>(shape.micro_batches_max), each);
-  };
-  for (std::int64_t layer = 0; layer < shape.config.layers; ++layer) append(with_saved);
-  append(input);
-  append(head.record_bytes());
-  return bytes;
-}
-
-std::vector<offload::PlannedBuffer> Gpt2Pass::fixed_buffers(const Gpt2Shape& shape) {
-  const models::Gpt2Block block(shape.config, shape.precision, shape.micro_batch);
-  const models::Gpt2Head head(shape.config, shape.precision, shape.micro_batch);
-  return {{offload::Tier::device, "block activations", block.saved_bytes()},
-          {offload::Tier::device, "compute workspace", workspace_bytes(block, head)}};
-}
 
 Gpt2Pass::Gpt2Pass(const Gpt2Shape& shape, std::vector<models::UnitSpec> units,
                    const offload::Plan& plan, Device& device, Stream& compute,
@@ -65,7 +34,9 @@ Gpt2Pass::Gpt2Pass(const Gpt2Shape& shape, std::vector<models::UnitSpec> units,
       block_(shape.config, shape.precision, shape.micro_batch),
       head_(shape.config, shape.precision, shape.micro_batch),
       saved_(device.allocate("block activations", block_.saved_bytes())),
-      workspace_(device.allocate("compute workspace", workspace_bytes(block_, head_))) {
+      head_rows_(device.allocate("head statistics",
+                                 shape.micro_batches_max * head_rows_bytes(shape))),
+      workspace_(device.allocate("compute workspace", workspace_bytes(shape))) {
   walk_shape_.layers = static_cast<int>(shape.config.layers);
   walk_shape_.token_chunks = static_cast<int>(index_.token_chunks.size());
   walk_shape_.micro_batches_max = shape.micro_batches_max;
@@ -102,8 +73,9 @@ void Gpt2Pass::logits(const MicroBatch& batch, std::int64_t row, float* logits,
   final_norm(one);
   for (const int chunk : index_.token_chunks) {
     const Lease lease = weights_.acquire(chunk);
-    const std::byte* const record = activations_.open(head_record(walk_shape_, 0));
-    head_.logits_of_row(compute_, lease.data(), table(chunk).rows, record, row,
+    std::byte* const normed = activations_.open(normed_record(walk_shape_, 0));
+    head_.logits_of_row(compute_, lease.data(), table(chunk).rows,
+                        head_memory(0, normed, nullptr), row,
                         logits + table(chunk).first_row);
     activations_.end_turn();
   }
@@ -181,7 +153,12 @@ void Gpt2Pass::embed(std::span<const MicroBatch> batches) {
 
 // Where a block's forward leaves what its backward needs.
 std::byte* Gpt2Pass::saved_of(std::byte* input_record) {
-  return shape_.recompute ? saved_.data() : input_record + hidden_bytes(shape_);
+  return shape_.recompute ? saved_.data() : input_record + block_input_bytes(shape_);
+}
+
+models::HeadMemory Gpt2Pass::head_memory(int micro_batch, std::byte* normed,
+                                         std::byte* dnormed) const {
+  return {normed, dnormed, head_rows_.data() + micro_batch * head_rows_bytes(shape_)};
 }
 
 void Gpt2Pass::blocks_forward(std::span<const MicroBatch> batches, WalkKind kind) {
@@ -204,8 +181,9 @@ void Gpt2Pass::final_norm(std::span<const MicroBatch> batches) {
     const int micro = static_cast<int>(j);
     const std::byte* const x =
         activations_.open(block_record(walk_shape_, walk_shape_.layers, micro));
-    std::byte* const record = activations_.open(head_record(walk_shape_, micro));
-    head_.final_norm_forward(compute_, batches[j].batch, lease.data(), x, record);
+    std::byte* const normed = activations_.open(normed_record(walk_shape_, micro));
+    head_.final_norm_forward(compute_, batches[j].batch, lease.data(), x,
+                             head_memory(micro, normed, nullptr));
     activations_.end_turn();
   }
 }
@@ -215,11 +193,13 @@ void Gpt2Pass::head_forward(std::span<const MicroBatch> batches, double* loss_su
   for (const int chunk : index_.token_chunks) {
     const Lease lease = weights_.acquire(chunk);
     for (std::size_t j = 0; j < batches.size(); ++j) {
-      std::byte* const record = activations_.open(head_record(walk_shape_, static_cast<int>(j)));
+      const int micro = static_cast<int>(j);
+      const models::HeadMemory memory =
+          head_memory(micro, activations_.open(normed_record(walk_shape_, micro)), nullptr);
       head_.chunk_forward(compute_, batches[j].batch, lease.data(), table(chunk).first_row,
-                          table(chunk).rows, record, batches[j].targets, workspace_.data());
+                          table(chunk).rows, memory, batches[j].targets, workspace_.data());
       if (chunk == index_.token_chunks.back()) {
-        head_.finish_loss(compute_, batches[j].batch, record, batches[j].targets, loss_sum);
+        head_.finish_loss(compute_, batches[j].batch, memory, batches[j].targets, loss_sum);
       }
       activations_.end_turn();
     }
@@ -239,10 +219,12 @@ void Gpt2Pass::head_backward(std::span<const MicroBatch> batches, PassOrder orde
     float* const dtable = open_gradients(chunk, batches);
     for (std::size_t j = 0; j < batches.size(); ++j) {
       const int micro = static_cast<int>(j);
-      std::byte* const record = activations_.open(head_record(walk_shape_, micro));
+      std::byte* const normed = activations_.open(normed_record(walk_shape_, micro));
+      std::byte* const dnormed = activations_.open(dnormed_record(walk_shape_, micro));
       head_.chunk_backward(compute_, batches[j].batch, lease.data(), dtable, into(micro),
-                           table(chunk).first_row, table(chunk).rows, record, batches[j].targets,
-                           scale, workspace_.data());
+                           table(chunk).first_row, table(chunk).rows,
+                           head_memory(micro, normed, dnormed), batches[j].targets, scale,
+                           workspace_.data());
       activations_.end_turn();
     }
     gradients_.close({chunk, order.first, false});  // the embedding's rows are still to come
@@ -252,9 +234,9 @@ void Gpt2Pass::head_backward(std::span<const MicroBatch> batches, PassOrder orde
   for (std::size_t j = 0; j < batches.size(); ++j) {
     const int micro = static_cast<int>(j);
     std::byte* const x = activations_.open(block_record(walk_shape_, walk_shape_.layers, micro));
-    std::byte* const record = activations_.open(head_record(walk_shape_, micro));
+    std::byte* const dnormed = activations_.open(dnormed_record(walk_shape_, micro));
     head_.final_norm_backward(compute_, batches[j].batch, lease.data(), dnorm, into(micro), x,
-                              record, x);
+                              head_memory(micro, nullptr, dnormed), x);
     activations_.end_turn();
   }
   gradients_.close({index_.final_norm, order.first, order.last});

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/model_walk.h"
+#include "engine/pass_sizes.h"
 #include "kernels/device/device.h"
 #include "models/gpt2_block.h"
 #include "models/gpt2_head.h"
@@ -18,14 +19,6 @@
 #include "offload/weight_streamer.h"
 
 namespace strata::engine {
-
-struct Gpt2Shape {
-  models::Gpt2Config config;
-  Dtype precision = Dtype::bf16;
-  models::Batch micro_batch;      // the largest
-  int micro_batches_max = 1;      // of a pass
-  bool recompute = true;
-};
 
 // One micro-batch: token ids and targets (B·T) in device memory.
 struct MicroBatch {
@@ -42,10 +35,6 @@ struct PassOrder {
 
 class Gpt2Pass {
  public:
-  // Sizes for the plan.
-  static std::vector<std::int64_t> record_bytes(const Gpt2Shape& shape);
-  static std::vector<offload::PlannedBuffer> fixed_buffers(const Gpt2Shape& shape);
-
   Gpt2Pass(const Gpt2Shape& shape, std::vector<models::UnitSpec> units, const offload::Plan& plan,
            Device& device, Stream& compute, offload::WeightStreamer& weights,
            offload::ActivationStore& activations, offload::GradientSink& gradients);
@@ -87,6 +76,8 @@ class Gpt2Pass {
 
   float* open_gradients(int unit, std::span<const MicroBatch> batches);
   std::byte* saved_of(std::byte* input_record);
+  // The head's memory of one micro-batch, whose records the caller has opened (or has not: null).
+  models::HeadMemory head_memory(int micro_batch, std::byte* normed, std::byte* dnormed) const;
   const models::UnitSpec& unit(int index) const { return units_[static_cast<std::size_t>(index)]; }
   const models::TensorSpec& table(int unit) const { return this->unit(unit).tensors[0]; }
 
@@ -102,6 +93,7 @@ class Gpt2Pass {
   models::Gpt2Block block_;
   models::Gpt2Head head_;
   DeviceBuffer saved_;      // of the block at hand, with recompute
+  DeviceBuffer head_rows_;  // per micro-batch
   DeviceBuffer workspace_;  // block backward and head, in turn
   std::vector<Walk> walks_; // those used so far
 };

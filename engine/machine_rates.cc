@@ -7,8 +7,6 @@
 #include <optional>
 
 #include "kernels/base/bytes.h"
-#include "models/gpt2_block.h"
-#include "models/gpt2_head.h"
 
 namespace strata::engine {
 
@@ -23,15 +21,6 @@ class Stopwatch {
  private:
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
-
-std::vector<ops::MatmulShape> matmul_shapes(const RunSetup& setup) {
-  const models::Gpt2Block block(setup.model, setup.shape.precision, setup.shape.micro_batch);
-  const models::Gpt2Head head(setup.model, setup.shape.precision, setup.shape.micro_batch);
-  std::vector<ops::MatmulShape> shapes = block.matmul_shapes();
-  const std::vector<ops::MatmulShape> more = head.matmul_shapes();
-  shapes.insert(shapes.end(), more.begin(), more.end());
-  return shapes;
-}
 
 // What may be held for a moment without raising the peak above the plan.
 std::int64_t room_in(const RunSetup& setup, offload::Tier tier, const Budget& budget) {
@@ -52,7 +41,7 @@ void choose_matmuls(const RunSetup& setup, CpuDevice& device, comm::Communicator
   if (setup.options.matmul_dtype != "auto") {
     forced = setup.options.matmul_dtype == "f32" ? Dtype::f32 : Dtype::bf16;
   }
-  const std::vector<ops::MatmulShape> shapes = matmul_shapes(setup);
+  const std::vector<ops::MatmulShape> shapes = matmul_shapes(setup.shape);
   rates.matmuls.resize(shapes.size());
   if (comm.rank() == 0) {
     rates.matmuls = ops::measure_matmuls(device, shapes, setup.shape.precision,

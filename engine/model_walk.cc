@@ -22,11 +22,15 @@ int block_record(const WalkShape& shape, int layer, int micro_batch) {
   return layer * shape.micro_batches_max + micro_batch;
 }
 
-int head_record(const WalkShape& shape, int micro_batch) {
+int normed_record(const WalkShape& shape, int micro_batch) {
   return block_record(shape, shape.layers + 1, micro_batch);
 }
 
-int record_count(const WalkShape& shape) { return (shape.layers + 2) * shape.micro_batches_max; }
+int dnormed_record(const WalkShape& shape, int micro_batch) {
+  return block_record(shape, shape.layers + 2, micro_batch);
+}
+
+int record_count(const WalkShape& shape) { return (shape.layers + 3) * shape.micro_batches_max; }
 
 UnitWalk unit_walk(const UnitIndex& units, WalkKind kind) {
   UnitWalk walk;
@@ -84,10 +88,10 @@ void walk_forward(Turns& turns, const WalkShape& shape, WalkKind kind) {
   }
   each([&](int j) {
     turns.reads(block_record(shape, shape.layers, j));
-    turns.writes(head_record(shape, j));
+    turns.writes(normed_record(shape, j));
   });
   for (int c = 0; c < shape.token_chunks; ++c) {
-    each([&](int j) { turns.updates(head_record(shape, j)); });
+    each([&](int j) { turns.reads(normed_record(shape, j)); });
   }
 }
 
@@ -96,11 +100,15 @@ void walk_backward(Turns& turns, const WalkShape& shape) {
     for (int j = 0; j < shape.micro_batches; ++j, turns.next()) visit(j);
   };
   for (int c = 0; c < shape.token_chunks; ++c) {
-    each([&](int j) { turns.updates(head_record(shape, j)); });
+    each([&](int j) {
+      turns.reads(normed_record(shape, j));
+      const int gradient = dnormed_record(shape, j);
+      c == 0 ? turns.writes(gradient) : turns.updates(gradient);
+    });
   }
   each([&](int j) {
     turns.updates(block_record(shape, shape.layers, j));
-    turns.reads(head_record(shape, j));
+    turns.reads(dnormed_record(shape, j));
   });
   for (int layer = shape.layers; layer-- > 0;) {
     each([&](int j) {

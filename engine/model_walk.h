@@ -7,8 +7,8 @@
 // Each unit is visited once for all micro-batches of the pass.
 //
 // Records, per micro-batch: the input of every block (with `recompute` off also what its forward
-// saved), the output of the last block, and the head's record. The gradient of a block's input takes
-// its place.
+// saved), the output of the last block, the final norm's output, and the gradient of that. The gradient
+// of a block's input takes its place.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +40,8 @@ struct WalkShape {
 
 // Record numbers. `layer` in [0, layers]: the input of block `layer`, or the last block's output.
 int block_record(const WalkShape& shape, int layer, int micro_batch);
-int head_record(const WalkShape& shape, int micro_batch);
+int normed_record(const WalkShape& shape, int micro_batch);   // the final norm's output
+int dnormed_record(const WalkShape& shape, int micro_batch);  // and its gradient
 int record_count(const WalkShape& shape);
 
 // Units in the order they are gathered, and how many of them belong to the forward.

@@ -39,13 +39,9 @@ BatchLayout resolve_batch(const Options& options, const models::Gpt2Config& mode
 
 ops::CpuOpsLimits op_limits(const RunSetup& setup) {
   ops::CpuOpsLimits limits;
-  const models::Gpt2Block block(setup.model, setup.shape.precision, setup.shape.micro_batch);
-  const models::Gpt2Head head(setup.model, setup.shape.precision, setup.shape.micro_batch);
-  for (const auto& shapes : {block.matmul_shapes(), head.matmul_shapes()}) {
-    for (const ops::MatmulShape& shape : shapes) {
-      limits.weight_rows_max = std::max(limits.weight_rows_max, shape.n);
-      limits.weight_cols_max = std::max(limits.weight_cols_max, shape.k);
-    }
+  for (const ops::MatmulShape& shape : matmul_shapes(setup.shape)) {
+    limits.weight_rows_max = std::max(limits.weight_rows_max, shape.n);
+    limits.weight_cols_max = std::max(limits.weight_cols_max, shape.k);
   }
   limits.rows_max = setup.shape.micro_batch.rows();
   limits.tokens_max = setup.shape.micro_batch.tokens;
@@ -55,7 +51,7 @@ ops::CpuOpsLimits op_limits(const RunSetup& setup) {
 
 std::vector<PlannedBuffer> fixed_buffers(const RunSetup& setup,
                                          comm::Communicator::StagingBytes comm_staging) {
-  std::vector<PlannedBuffer> buffers = Gpt2Pass::fixed_buffers(setup.shape);
+  std::vector<PlannedBuffer> buffers = pass_buffers(setup.shape);
   const std::int64_t tokens = setup.batch.micro_batches_max() * setup.shape.micro_batch.rows();
   const std::int64_t token_bytes = 2 * tokens * static_cast<std::int64_t>(sizeof(std::int32_t));
   const std::int64_t result_bytes =
@@ -116,7 +112,7 @@ offload::PlanInput plan_input(const RunSetup& setup,
   RecordWalk records = record_walk(shape, WalkKind::training);
   input.record_walk = std::move(records.accesses);
   input.backward_turn = records.backward_turn;
-  input.record_bytes = Gpt2Pass::record_bytes(setup.shape);
+  input.record_bytes = record_bytes(setup.shape);
   input.fixed = fixed_buffers(setup, comm_staging);
   const MemoryBudgets budgets = resolve_memory_budgets(options, setup.topology);
   input.device_memory_bytes = budgets.device_bytes;

@@ -7,10 +7,9 @@
 #include <vector>
 
 #include "engine/batch_layout.h"
-#include "engine/gpt2_pass.h"
-#include "engine/lr_schedule.h"
 #include "engine/model_walk.h"
 #include "engine/options.h"
+#include "engine/pass_sizes.h"
 #include "engine/parameter_groups.h"
 #include "kernels/base/isa.h"
 #include "kernels/ops/cpu_ops.h"

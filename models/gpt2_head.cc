@@ -14,21 +14,12 @@ using ops::Into;
 using ops::Matrix;
 
 // Laid out for the largest batch; a smaller one uses the first rows of each part.
-struct Gpt2Head::Record {
+struct Gpt2Head::Views {
   Matrix normed;   // (M, C)
   Matrix dnormed;  // (M, C) f32
   float* mean;     // (M)
   float* rstd;     // (M)
   ops::SoftmaxStats statistics;
-
-  Record(Carver& carver, const Gpt2Config& config, Dtype dtype, Batch limits) {
-    const std::int64_t m = limits.rows();
-    normed = carver.take_matrix(dtype, m, config.hidden);
-    dnormed = carver.take_matrix(Dtype::f32, m, config.hidden);
-    mean = carver.take_f32(m);
-    rstd = carver.take_f32(m);
-    statistics = {carver.take_f32(m), carver.take_f32(m), carver.take_f32(m)};
-  }
 };
 
 namespace {
@@ -52,52 +43,57 @@ Gpt2Head::Gpt2Head(const Gpt2Config& config, Dtype dtype, Batch limits)
       limits_(limits),
       unit_(gpt2_final_norm_unit(config)),
       chunk_rows_max_(std::min(gpt2_chunk_rows(config), config.vocabulary)) {
-  record_bytes_ = layout_bytes<Record>(config_, dtype_, limits_);
+  const std::int64_t m = limits.rows();
+  normed_bytes_ = m * config.hidden * bytes_of(dtype);
+  dnormed_bytes_ = m * config.hidden * bytes_of(Dtype::f32);
+  rows_bytes_ = 5 * m * bytes_of(Dtype::f32);
   workspace_bytes_ = layout_bytes<Workspace>(dtype_, limits_.rows(), chunk_rows_max_);
 }
 
-// The record's views, of the first `rows` rows.
-Gpt2Head::Record Gpt2Head::record_at(const std::byte* record, std::int64_t rows) const {
-  STRATA_CHECK(rows >= 1 && rows <= limits_.rows(), "{} rows, made for {}", rows, limits_.rows());
-  auto views = lay_out<Record>(const_cast<std::byte*>(record), config_, dtype_, limits_);
-  views.normed.rows = rows;
-  views.dnormed.rows = rows;
-  return views;
+Gpt2Head::Views Gpt2Head::views_of(const HeadMemory& memory, std::int64_t rows) const {
+  const std::int64_t m = limits_.rows();
+  STRATA_CHECK(rows >= 1 && rows <= m, "{} rows, made for {}", rows, m);
+  auto* const row_values = reinterpret_cast<float*>(memory.rows);
+  return {Matrix::dense(memory.normed, dtype_, rows, config_.hidden),
+          Matrix::dense(memory.dnormed, Dtype::f32, rows, config_.hidden),
+          row_values,
+          row_values + m,
+          {row_values + 2 * m, row_values + 3 * m, row_values + 4 * m}};
 }
 
 void Gpt2Head::final_norm_forward(Stream& stream, Batch batch, const std::byte* weights,
-                                  const void* x, std::byte* record) const {
+                                  const void* x, const HeadMemory& memory) const {
   const std::int64_t m = batch.rows();
   const ResidentWeights w(unit_, dtype_, weights);
-  const Record r = record_at(record, m);
+  const Views r = views_of(memory, m);
   ops::layernorm_forward(stream, r.normed, r.mean, r.rstd, read_only(x, dtype_, m, config_.hidden),
                          w.vector(kLnFWeight), w.vector(kLnFBias));
   ops::softmax_stats_init(stream, r.statistics, m);
 }
 
 void Gpt2Head::chunk_forward(Stream& stream, Batch batch, const std::byte* table,
-                             std::int64_t first_id, std::int64_t rows, std::byte* record,
+                             std::int64_t first_id, std::int64_t rows, const HeadMemory& memory,
                              const std::int32_t* targets, std::byte* workspace) const {
   STRATA_CHECK(rows <= chunk_rows_max_, "a chunk of {} rows, made for {}", rows, chunk_rows_max_);
-  const Record r = record_at(record, batch.rows());
+  const Views r = views_of(memory, batch.rows());
   const auto chunk = lay_out<Workspace>(workspace, dtype_, batch.rows(), rows);
   ops::linear_forward(stream, chunk.logits, r.normed,
                       read_only(table, dtype_, rows, config_.hidden), nullptr);
   ops::softmax_stats_update(stream, r.statistics, chunk.logits, targets, first_id);
 }
 
-void Gpt2Head::finish_loss(Stream& stream, Batch batch, std::byte* record,
+void Gpt2Head::finish_loss(Stream& stream, Batch batch, const HeadMemory& memory,
                            const std::int32_t* targets, double* loss_sum) const {
   const std::int64_t m = batch.rows();
-  ops::cross_entropy_loss(stream, loss_sum, record_at(record, m).statistics, targets, m);
+  ops::cross_entropy_loss(stream, loss_sum, views_of(memory, m).statistics, targets, m);
 }
 
 void Gpt2Head::chunk_backward(Stream& stream, Batch batch, const std::byte* table, float* dtable,
                               Into into, std::int64_t first_id, std::int64_t rows,
-                              std::byte* record, const std::int32_t* targets, float scale,
+                              const HeadMemory& memory, const std::int32_t* targets, float scale,
                               std::byte* workspace) const {
   STRATA_CHECK(rows <= chunk_rows_max_, "a chunk of {} rows, made for {}", rows, chunk_rows_max_);
-  const Record r = record_at(record, batch.rows());
+  const Views r = views_of(memory, batch.rows());
   const Matrix w = read_only(table, dtype_, rows, config_.hidden);
   const Matrix dw = Matrix::dense(dtable, Dtype::f32, rows, config_.hidden);
   const auto chunk = lay_out<Workspace>(workspace, dtype_, batch.rows(), rows);
@@ -110,12 +106,12 @@ void Gpt2Head::chunk_backward(Stream& stream, Batch batch, const std::byte* tabl
 }
 
 void Gpt2Head::final_norm_backward(Stream& stream, Batch batch, const std::byte* weights,
-                                   float* gradients, Into into, const void* x, std::byte* record,
+                                   float* gradients, Into into, const void* x, const HeadMemory& memory,
                                    void* dx) const {
   const std::int64_t m = batch.rows();
   const ResidentWeights w(unit_, dtype_, weights);
   const ResidentGradients g(unit_, gradients);
-  const Record r = record_at(record, m);
+  const Views r = views_of(memory, m);
   if (into == Into::overwrite) g.zero_gaps(stream);
   ops::layernorm_backward(stream, Matrix::dense(dx, dtype_, m, config_.hidden), Into::overwrite,
                           g.vector(kLnFWeight), g.vector(kLnFBias), into, r.dnormed,
@@ -124,8 +120,8 @@ void Gpt2Head::final_norm_backward(Stream& stream, Batch batch, const std::byte*
 }
 
 void Gpt2Head::logits_of_row(Stream& stream, const std::byte* table, std::int64_t rows,
-                             const std::byte* record, std::int64_t row, float* logits) const {
-  const Matrix normed = record_at(record, row + 1).normed;
+                             const HeadMemory& memory, std::int64_t row, float* logits) const {
+  const Matrix normed = views_of(memory, row + 1).normed;
   std::byte* const normed_row =
       static_cast<std::byte*>(normed.data) + row * config_.hidden * bytes_of(dtype_);
   ops::linear_forward(stream, Matrix::dense(logits, Dtype::f32, 1, rows),

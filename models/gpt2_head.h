@@ -19,55 +19,66 @@
 
 namespace strata::models {
 
+// What the head keeps of a micro-batch from the final norm to its backward, in three pieces because
+// they are used differently: the walks over the chunks only read `normed`, and `dnormed` exists only
+// in backward. (M = B·T of the largest batch.)
+struct HeadMemory {
+  std::byte* normed = nullptr;   // (M, C) dtype
+  std::byte* dnormed = nullptr;  // (M, C) f32; null where there is no backward
+  std::byte* rows = nullptr;     // mean, rstd, statistics: 5 × (M) f32
+};
+
 class Gpt2Head {
  public:
   Gpt2Head(const Gpt2Config& config, Dtype dtype, Batch limits);
 
-  // A head record, kept per micro-batch from the final norm to its backward:
-  //   normed (B·T, C) dtype | dnormed (B·T, C) f32 | mean, rstd (B·T) f32 | statistics 3 × (B·T)
-  //   f32
-  std::int64_t record_bytes() const { return record_bytes_; }
+  // Bytes of each piece of a HeadMemory.
+  std::int64_t normed_bytes() const { return normed_bytes_; }
+  std::int64_t dnormed_bytes() const { return dnormed_bytes_; }
+  std::int64_t rows_bytes() const { return rows_bytes_; }
   // Logits of one chunk for one micro-batch, and their gradients.
   std::int64_t workspace_bytes() const { return workspace_bytes_; }
 
   // weights: the ln_f unit. Writes normed, mean, rstd; resets the statistics.
   void final_norm_forward(Stream& stream, Batch batch, const std::byte* weights, const void* x,
-                          std::byte* record) const;
+                          const HeadMemory& memory) const;
   // table: rows [first_id, first_id + rows) of the token table, (rows, C); at most
   // gpt2_chunk_rows().
   void chunk_forward(Stream& stream, Batch batch, const std::byte* table, std::int64_t first_id,
-                     std::int64_t rows, std::byte* record, const std::int32_t* targets,
+                     std::int64_t rows, const HeadMemory& memory, const std::int32_t* targets,
                      std::byte* workspace) const;
-  void finish_loss(Stream& stream, Batch batch, std::byte* record, const std::int32_t* targets,
+  void finish_loss(Stream& stream, Batch batch, const HeadMemory& memory, const std::int32_t* targets,
                    double* loss_sum) const;
   // dtable (rows, C) f32 = or += ; dnormed is overwritten at the first chunk (first_id == 0).
   // `scale`: 1 / (target tokens of the whole step).
   void chunk_backward(Stream& stream, Batch batch, const std::byte* table, float* dtable,
-                      ops::Into into, std::int64_t first_id, std::int64_t rows, std::byte* record,
+                      ops::Into into, std::int64_t first_id, std::int64_t rows, const HeadMemory& memory,
                       const std::int32_t* targets, float scale, std::byte* workspace) const;
   // gradients: the ln_f unit, f32; Into::overwrite also zeroes the gap between its tensors.
   // dx (B·T, C) may be x itself.
   void final_norm_backward(Stream& stream, Batch batch, const std::byte* weights, float* gradients,
-                           ops::Into into, const void* x, std::byte* record, void* dx) const;
+                           ops::Into into, const void* x, const HeadMemory& memory, void* dx) const;
 
-  // For sampling: logits (rows) f32 of one chunk for row `row` of the record's normed.
+  // For sampling: logits (rows) f32 of one chunk for row `row` of the memory's normed.
   void logits_of_row(Stream& stream, const std::byte* table, std::int64_t rows,
-                     const std::byte* record, std::int64_t row, float* logits) const;
+                     const HeadMemory& memory, std::int64_t row, float* logits) const;
 
   std::vector<ops::MatmulShape> matmul_shapes() const;
   // Multiply-adds × 2 of one forward over all chunks.
   double forward_flops(Batch batch) const;
 
  private:
-  struct Record;
-  Record record_at(const std::byte* record, std::int64_t rows) const;
+  struct Views;
+  Views views_of(const HeadMemory& memory, std::int64_t rows) const;
 
   Gpt2Config config_;
   Dtype dtype_;
   Batch limits_;
   UnitSpec unit_;  // ln_f
   std::int64_t chunk_rows_max_ = 0;
-  std::int64_t record_bytes_ = 0;
+  std::int64_t normed_bytes_ = 0;
+  std::int64_t dnormed_bytes_ = 0;
+  std::int64_t rows_bytes_ = 0;
   std::int64_t workspace_bytes_ = 0;
 };
 

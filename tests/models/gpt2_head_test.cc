@@ -33,7 +33,7 @@ class Gpt2HeadTest : public ::testing::TestWithParam<Dtype> {
   };
 
   // A whole pass over the chunks (rows of each), by a head made for `limits`; fails the test when
-  // it writes beyond what it asked for. The backward runs `backwards` times on one record.
+  // it writes beyond what it asked for. The backward runs `backwards` times on one HeadMemory.
   Outcome run(const std::vector<std::int64_t>& chunks, const std::vector<std::int32_t>& targets,
               Batch limits = kBatch, int backwards = 1) {
     const Gpt2Head head(kConfig, dtype_, limits);
@@ -51,7 +51,10 @@ class Gpt2HeadTest : public ::testing::TestWithParam<Dtype> {
     const DeviceBuffer dnorm = device_.allocate(norm_unit.elements * bytes_of(Dtype::f32));
     const DeviceBuffer next = device_.upload<std::int32_t>(targets);
     const DeviceBuffer loss = device_.upload<double>(std::vector<double>{0});
-    const DeviceBuffer record = device_.allocate_guarded(head.record_bytes());
+    const DeviceBuffer normed = device_.allocate_guarded(head.normed_bytes());
+    const DeviceBuffer dnormed = device_.allocate_guarded(head.dnormed_bytes());
+    const DeviceBuffer row_values = device_.allocate_guarded(head.rows_bytes());
+    const HeadMemory memory{normed.data(), dnormed.data(), row_values.data()};
     const DeviceBuffer workspace = device_.allocate_guarded(head.workspace_bytes());
     const DeviceBuffer logits = device_.allocate(kConfig.vocabulary * bytes_of(Dtype::f32));
     const auto* next_ids = reinterpret_cast<const std::int32_t*>(next.data());
@@ -65,30 +68,32 @@ class Gpt2HeadTest : public ::testing::TestWithParam<Dtype> {
       }
       STRATA_CHECK(first == kConfig.vocabulary);
     };
-    head.final_norm_forward(stream, kBatch, norm.data(), x.data(), record.data());
+    head.final_norm_forward(stream, kBatch, norm.data(), x.data(), memory);
     for_each_chunk([&](std::int64_t first, std::int64_t rows, const std::byte* piece) {
-      head.chunk_forward(stream, kBatch, piece, first, rows, record.data(), next_ids,
+      head.chunk_forward(stream, kBatch, piece, first, rows, memory, next_ids,
                          workspace.data());
     });
-    head.finish_loss(stream, kBatch, record.data(), next_ids,
+    head.finish_loss(stream, kBatch, memory, next_ids,
                      reinterpret_cast<double*>(loss.data()));
     for (int i = 0; i < backwards; ++i) {
       for_each_chunk([&](std::int64_t first, std::int64_t rows, const std::byte* piece) {
         head.chunk_backward(stream, kBatch, piece, f32(dtable) + first * c, ops::Into::overwrite,
-                            first, rows, record.data(), next_ids, kScale, workspace.data());
+                            first, rows, memory, next_ids, kScale, workspace.data());
       });
     }
     head.final_norm_backward(stream, kBatch, norm.data(), f32(dnorm), ops::Into::overwrite,
-                             x.data(), record.data(), dx.data());
+                             x.data(), memory, dx.data());
     Outcome outcome;
     for (std::int64_t row = 0; row < m; ++row) {
       for_each_chunk([&](std::int64_t first, std::int64_t rows, const std::byte* piece) {
-        head.logits_of_row(stream, piece, rows, record.data(), row, f32(logits) + first);
+        head.logits_of_row(stream, piece, rows, memory, row, f32(logits) + first);
       });
       const auto values = device_.read<float>(logits.data(), kConfig.vocabulary);
       outcome.logits.insert(outcome.logits.end(), values.begin(), values.end());
     }
-    device_.expect_guard(record, head.record_bytes());
+    device_.expect_guard(normed, head.normed_bytes());
+    device_.expect_guard(dnormed, head.dnormed_bytes());
+    device_.expect_guard(row_values, head.rows_bytes());
     device_.expect_guard(workspace, head.workspace_bytes());
     outcome.loss = device_.read<double>(loss.data(), 1).front();
     outcome.dx = device_.read(dx.data(), m * c, dtype_);

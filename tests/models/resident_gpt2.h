@@ -79,7 +79,7 @@ class ResidentGpt2 {
     for (std::int64_t row = 0; row < micro.batch.rows(); ++row) {
       auto* out = reinterpret_cast<float*>(row_logits.data());
       for_each_chunk(cut, [&](std::int64_t first_id, std::int64_t rows) {
-        head_.logits_of_row(device_.stream(), table_row(first_id), rows, micro.record.data(), row,
+        head_.logits_of_row(device_.stream(), table_row(first_id), rows, micro.head_memory(), row,
                             out + first_id);
       });
       const auto values = device_.read<float>(out, config_.vocabulary);
@@ -109,7 +109,10 @@ class ResidentGpt2 {
     DeviceBuffer tokens;
     DeviceBuffer targets;
     std::vector<DeviceBuffer> inputs;  // of block 0 … L-1 and of the final norm; later, dx
-    DeviceBuffer record;
+    DeviceBuffer normed;
+    DeviceBuffer dnormed;
+    DeviceBuffer row_values;
+    HeadMemory head_memory() const { return {normed.data(), dnormed.data(), row_values.data()}; }
     const std::int32_t* ids() const { return reinterpret_cast<std::int32_t*>(tokens.data()); }
     const std::int32_t* next() const { return reinterpret_cast<std::int32_t*>(targets.data()); }
   };
@@ -168,7 +171,9 @@ class ResidentGpt2 {
       for (std::int64_t i = 0; i <= config_.layers; ++i) {
         micro.inputs.push_back(device_.allocate(activation_bytes()));
       }
-      micro.record = device_.allocate(head_.record_bytes());
+      micro.normed = device_.allocate(head_.normed_bytes());
+      micro.dnormed = device_.allocate(head_.dnormed_bytes());
+      micro.row_values = device_.allocate(head_.rows_bytes());
       first += micro.batch.rows();
     }
   }
@@ -190,16 +195,16 @@ class ResidentGpt2 {
     }
     for (const MicroBatch& micro : micros_) {
       head_.final_norm_forward(stream, micro.batch, final_norm().weights.data(),
-                               micro.inputs.back().data(), micro.record.data());
+                               micro.inputs.back().data(), micro.head_memory());
     }
     for_each_chunk(cut, [&](std::int64_t first_id, std::int64_t rows) {
       for (const MicroBatch& micro : micros_) {
         head_.chunk_forward(stream, micro.batch, table_row(first_id), first_id, rows,
-                            micro.record.data(), micro.next(), workspace_.data());
+                            micro.head_memory(), micro.next(), workspace_.data());
       }
     });
     for (const MicroBatch& micro : micros_) {
-      head_.finish_loss(stream, micro.batch, micro.record.data(), micro.next(),
+      head_.finish_loss(stream, micro.batch, micro.head_memory(), micro.next(),
                         reinterpret_cast<double*>(loss_.data()));
     }
   }
@@ -210,7 +215,7 @@ class ResidentGpt2 {
       for (std::size_t i = 0; i < micros_.size(); ++i) {
         const MicroBatch& micro = micros_[i];
         head_.chunk_backward(stream, micro.batch, table_row(first_id), table_gradient_row(first_id),
-                             into(i), first_id, rows, micro.record.data(), micro.next(), scale,
+                             into(i), first_id, rows, micro.head_memory(), micro.next(), scale,
                              workspace_.data());
       }
     });
@@ -218,7 +223,7 @@ class ResidentGpt2 {
       const MicroBatch& micro = micros_[i];
       std::byte* const x = micro.inputs.back().data();
       head_.final_norm_backward(stream, micro.batch, final_norm().weights.data(),
-                                final_norm().gradient(), into(i), x, micro.record.data(), x);
+                                final_norm().gradient(), into(i), x, micro.head_memory(), x);
     }
     for (std::int64_t layer = config_.layers - 1; layer >= 0; --layer) {
       for (std::size_t i = 0; i < micros_.size(); ++i) block_backward(layer, i);

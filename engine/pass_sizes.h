@@ -1,0 +1,39 @@
+// The sizes of one pass of GPT-2, before anything is reserved: what the plan is made from, and what
+// Gpt2Pass then uses.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/base/dtype.h"
+#include "kernels/ops/cpu_ops.h"
+#include "models/gpt2_block.h"
+#include "models/gpt2_config.h"
+#include "offload/plan.h"
+
+namespace strata::engine {
+
+struct Gpt2Shape {
+  models::Gpt2Config config;
+  Dtype precision = Dtype::bf16;
+  models::Batch micro_batch;  // the largest
+  int micro_batches_max = 1;  // of a pass
+  bool recompute = true;
+};
+
+// The input of a block for one micro-batch, (B·T, C), as a record starts with it.
+std::int64_t block_input_bytes(const Gpt2Shape& shape);
+// Rows' statistics of the head for one micro-batch.
+std::int64_t head_rows_bytes(const Gpt2Shape& shape);
+// Scratch that block backward and head use in turn.
+std::int64_t workspace_bytes(const Gpt2Shape& shape);
+
+// Of every activation record, by its number (model_walk.h).
+std::vector<std::int64_t> record_bytes(const Gpt2Shape& shape);
+// Device memory of a pass besides records, weights and gradients.
+std::vector<offload::PlannedBuffer> pass_buffers(const Gpt2Shape& shape);
+
+// Every linear layer of the model, for scratch sizes and for choosing their arithmetic.
+std::vector<ops::MatmulShape> matmul_shapes(const Gpt2Shape& shape);
+
+}  // namespace strata::engine
