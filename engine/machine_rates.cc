@@ -1,6 +1,7 @@
 #include "engine/machine_rates.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -70,30 +71,37 @@ double measure_memory(const RunSetup& setup, CpuDevice& device) {
   return best;
 }
 
-// Writes and then reads real data: extents that were never written read without the drive.
+// Writes and then reads real data (extents that were never written read without the drive), a few
+// requests at a time, as the streams do.
 void measure_storage(const RunSetup& setup, CpuDevice& device, io::Storage& storage,
                      MachineRates& rates) {
+  constexpr std::int64_t kInFlight = 4;
   const std::int64_t room = room_in(setup, offload::Tier::host, device.host_budget());
-  const std::int64_t piece = std::min({kMiB, room, storage.capacity_bytes()}) / kPageBytes * kPageBytes;
+  const std::int64_t piece =
+      std::min({kMiB, room / kInFlight, storage.capacity_bytes()}) / kPageBytes * kPageBytes;
   if (piece == 0) return;
   const std::int64_t pieces = std::min<std::int64_t>(96 * kMiB, storage.capacity_bytes()) / piece;
-  const PinnedBuffer buffer = device.allocate_pinned("measurement", piece);
-  std::memset(buffer.data(), 0x5A, static_cast<std::size_t>(piece));
-  const auto run = [&](auto&& transfer) {
+  const PinnedBuffer buffer = device.allocate_pinned("measurement", kInFlight * piece);
+  std::memset(buffer.data(), 0x5A, static_cast<std::size_t>(buffer.bytes()));
+  const auto bytes_per_s = [&](auto&& transfer) {
     const Stopwatch watch;
-    io::IoGroup group;
-    for (std::int64_t i = 0; i < pieces; ++i) transfer(i * piece, group);
-    group.wait();
+    std::array<io::IoGroup, kInFlight> groups;
+    for (std::int64_t i = 0; i < pieces; ++i) {
+      io::IoGroup& group = groups[static_cast<std::size_t>(i % kInFlight)];
+      group.wait();
+      transfer(i * piece, buffer.span(i % kInFlight * piece, piece), group);
+    }
+    for (io::IoGroup& group : groups) group.wait();
     return static_cast<double>(pieces * piece) / watch.seconds();
   };
-  rates.nvme_written_bytes_per_s = run([&](std::int64_t offset, io::IoGroup& group) {
-    storage.write(offset, buffer.span(), group);
-  });
-  // Into one buffer, so one at a time.
-  rates.nvme_read_bytes_per_s = run([&](std::int64_t offset, io::IoGroup& group) {
-    storage.read(offset, buffer.span(), group);
-    group.wait();
-  });
+  rates.nvme_written_bytes_per_s =
+      bytes_per_s([&](std::int64_t offset, AlignedSpan span, io::IoGroup& group) {
+        storage.write(offset, span, group);
+      });
+  rates.nvme_read_bytes_per_s =
+      bytes_per_s([&](std::int64_t offset, AlignedSpan span, io::IoGroup& group) {
+        storage.read(offset, span, group);
+      });
 }
 
 }  // namespace
