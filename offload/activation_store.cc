@@ -61,7 +61,7 @@ void ActivationStore::begin(std::span<const ScheduledAccess> accesses) {
   if (on_device_) return;
   {
     const std::lock_guard lock(mutex_);
-    accesses_ = accesses;
+    accesses_.assign(accesses.begin(), accesses.end());
     opened_ = 0;
     closed_ = 0;
     loaded_ = 0;

@@ -35,7 +35,7 @@ class ActivationStore {
   ActivationStore(StateStore& store, Device& device, Stream& compute, FailureLatch& failure);
   ~ActivationStore();
 
-  // Starts a walk. `accesses` is its schedule, empty on the device tier; it must stay alive.
+  // Starts a walk. `accesses` is its schedule, empty on the device tier.
   void begin(std::span<const ScheduledAccess> accesses);
   // The next access of the walk, which must be of this record. Returns its device memory; the
   // compute stream waits until it is there.
@@ -75,7 +75,7 @@ class ActivationStore {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::span<const ScheduledAccess> accesses_;
+  std::vector<ScheduledAccess> accesses_;
   std::size_t opened_ = 0;
   std::size_t closed_ = 0;
   std::size_t loaded_ = 0;   // accesses the loader has dealt with

@@ -48,7 +48,7 @@ WeightStreamer::~WeightStreamer() = default;
 void WeightStreamer::begin(std::span<const ScheduledUse> uses, PendingUpdates* updates) {
   {
     const std::lock_guard lock(mutex_);
-    uses_ = uses;
+    uses_.assign(uses.begin(), uses.end());
     updates_ = updates;
     acquired_ = 0;
     fetched_ = 0;

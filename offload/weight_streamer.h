@@ -52,7 +52,7 @@ class WeightStreamer {
                  FailureLatch& failure, Tracer* tracer);
   ~WeightStreamer();
 
-  // Starts a sequence. `uses` must stay alive until end(). `updates` may be null.
+  // Starts a sequence. `updates` may be null.
   void begin(std::span<const ScheduledUse> uses, PendingUpdates* updates);
 
   // The next use of the sequence, which must be this unit. Blocks until its copy is enqueued, not
@@ -120,7 +120,7 @@ class WeightStreamer {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::span<const ScheduledUse> uses_;
+  std::vector<ScheduledUse> uses_;
   PendingUpdates* updates_ = nullptr;
   std::size_t acquired_ = 0;
   std::size_t fetched_ = 0;

@@ -44,6 +44,9 @@ class Keeper final : public GradientConsumer {
 
 class GradientSinkTest : public ::testing::Test {
  protected:
+  // Before the events that it still records.
+  ~GradientSinkTest() override { machine_.compute.reset(); }
+
   // Backward of one unit: every element becomes `value`.
   void contribute(const Contribution& contribution, float value) {
     const std::int64_t elements = elements_of(contribution.unit);
