@@ -34,6 +34,7 @@ Gpt2Pass::Gpt2Pass(const Gpt2Shape& shape, std::vector<models::UnitSpec> units,
       block_(shape.config, shape.precision, shape.micro_batch),
       head_(shape.config, shape.precision, shape.micro_batch),
       saved_(device.allocate("block activations", block_.saved_bytes())),
+      head_rows_bytes_(head_rows_bytes(shape)),
       head_rows_(device.allocate("head statistics",
                                  shape.micro_batches_max * head_rows_bytes(shape))),
       workspace_(device.allocate("compute workspace", workspace_bytes(shape))) {
@@ -158,7 +159,7 @@ std::byte* Gpt2Pass::saved_of(std::byte* input_record) {
 
 models::HeadMemory Gpt2Pass::head_memory(int micro_batch, std::byte* normed,
                                          std::byte* dnormed) const {
-  return {normed, dnormed, head_rows_.data() + micro_batch * head_rows_bytes(shape_)};
+  return {normed, dnormed, head_rows_.data() + micro_batch * head_rows_bytes_};
 }
 
 void Gpt2Pass::blocks_forward(std::span<const MicroBatch> batches, WalkKind kind) {

@@ -93,6 +93,7 @@ class Gpt2Pass {
   models::Gpt2Block block_;
   models::Gpt2Head head_;
   DeviceBuffer saved_;      // of the block at hand, with recompute
+  std::int64_t head_rows_bytes_;  // of one micro-batch
   DeviceBuffer head_rows_;  // per micro-batch
   DeviceBuffer workspace_;  // block backward and head, in turn
   std::vector<Walk> walks_; // those used so far

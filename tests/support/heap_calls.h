@@ -105,7 +105,7 @@ int posix_memalign(void** memory, std::size_t alignment, std::size_t bytes) {
 }
 }
 
-// Not through malloc above, so that the caller is whoever said `new`; not inlined, for the same reason.
+// Not through malloc above, and not inlined, so that the caller is whoever said `new`.
 [[gnu::noinline]] void* operator new(std::size_t bytes) {
   strata::test::HeapCalls::note(__builtin_return_address(0));
   if (void* const memory = __libc_malloc(bytes)) return memory;
