@@ -66,8 +66,8 @@ struct UnitPlan {
 enum class Phase : std::uint8_t { forward, backward };
 inline constexpr int kPhases = 2;
 
-// Bytes that one phase of a step moves on this rank. Where a step's last pass has fewer micro-batches,
-// its activation records are counted as those of a full pass.
+// Bytes that one phase of a step moves on this rank. Where a step's last pass has fewer micro-
+// batches, its activation records are counted as those of a full pass.
 struct PhaseTraffic {
   std::int64_t nvme_read_bytes = 0;
   std::int64_t nvme_written_bytes = 0;
