@@ -16,6 +16,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr std::chrono::nanoseconds kHeartbeatPeriodMax = 1s;
+constexpr std::chrono::milliseconds kStartTimeoutMin = 60s;
 constexpr std::chrono::nanoseconds kAbortTimeout = 5s;
 constexpr std::chrono::nanoseconds kLeaveTimeout = 10s;
 
@@ -41,20 +42,22 @@ Topology mpi_topology() {
 std::shared_ptr<CommThread> CommThread::start(std::chrono::milliseconds timeout,
                                               FailureLatch& failure) {
   const std::shared_ptr<CommThread> self(new CommThread(timeout, failure));
+  // Launching takes a while, however soon a running rank is to answer.
+  const auto start_timeout = std::max<std::chrono::milliseconds>(timeout, kStartTimeoutMin);
   self->submitted_.reserve(kLanes);
   self->thread_ = std::thread([self] { self->run(); });
   pthread_setname_np(self->thread_.native_handle(), "comm");
 
   std::unique_lock lock(self->mutex_);
   const bool answered =
-      self->progress_.wait_for(lock, timeout, [&] { return self->phase_ != Phase::starting; });
+      self->progress_.wait_for(lock, start_timeout, [&] { return self->phase_ != Phase::starting; });
   if (!answered) {
     self->abandoned_ = true;
     self->thread_.detach();
     throw_error<CommError>(
-        "MPI did not start within {:.3g} s (--comm-timeout): a rank was not started, or the ranks "
+        "MPI did not start within {:.3g} s (the longer of --comm-timeout and a minute): a rank was not started, or the ranks "
         "cannot reach each other",
-        std::chrono::duration<double>(timeout).count());
+        std::chrono::duration<double>(start_timeout).count());
   }
   if (self->start_failure_) {
     lock.unlock();

@@ -10,7 +10,7 @@
 #include <map>
 #include <string>
 
-#include "communicator_conformance.h"
+#include "tests/offload/comm/communicator_conformance.h"
 #include "kernels/base/error.h"
 
 namespace strata::comm {

@@ -1,4 +1,4 @@
-#include "communicator_conformance.h"
+#include "tests/offload/comm/communicator_conformance.h"
 
 namespace strata::comm {
 namespace {
