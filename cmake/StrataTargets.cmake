@@ -1,9 +1,6 @@
 # strata_library(NAME SOURCES… [PUBLIC…] [PRIVATE…]): the static library of one folder.
 function(strata_library name)
   cmake_parse_arguments(arg "" "" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
-  if(NOT arg_SOURCES)  # scaffolding: a folder that is still empty
-    set(arg_SOURCES ${PROJECT_SOURCE_DIR}/cmake/empty.cc)
-  endif()
   add_library(${name} STATIC ${arg_SOURCES})
   target_include_directories(${name} PUBLIC ${PROJECT_SOURCE_DIR})
   target_link_libraries(${name} PUBLIC ${arg_PUBLIC} PRIVATE ${arg_PRIVATE})
@@ -12,9 +9,6 @@ endfunction()
 # strata_isa_sources(TARGET FILE…): compiles each file once per instruction set, with STRATA_ISA
 # (scalar, avx2 or avx512) defined: the name of the namespace that its functions live in.
 function(strata_isa_sources target)
-  if(NOT ARGN)
-    return()
-  endif()
   set(flags_scalar "-march=x86-64")
   set(flags_avx2 "-march=x86-64-v3")
   set(flags_avx512 "-march=x86-64-v4;-mprefer-vector-width=512")

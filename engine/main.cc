@@ -1,7 +1,7 @@
 #include <exception>
 
-#include "engine/cli.h"
-#include "engine/error_report.h"
+#include "engine/run/cli.h"
+#include "engine/run/error_report.h"
 
 int main(int argc, char** argv) {
   try {

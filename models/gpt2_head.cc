@@ -106,8 +106,8 @@ void Gpt2Head::chunk_backward(Stream& stream, Batch batch, const std::byte* tabl
 }
 
 void Gpt2Head::final_norm_backward(Stream& stream, Batch batch, const std::byte* weights,
-                                   float* gradients, Into into, const void* x, const HeadMemory& memory,
-                                   void* dx) const {
+                                   float* gradients, Into into, const void* x,
+                                   const HeadMemory& memory, void* dx) const {
   const std::int64_t m = batch.rows();
   const ResidentWeights w(unit_, dtype_, weights);
   const ResidentGradients g(unit_, gradients);

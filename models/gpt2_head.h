@@ -20,8 +20,8 @@
 namespace strata::models {
 
 // What the head keeps of a micro-batch from the final norm to its backward, in three pieces because
-// they are used differently: the walks over the chunks only read `normed`, and `dnormed` exists only
-// in backward. (M = B·T of the largest batch.)
+// they are used differently: the walks over the chunks only read `normed`, and `dnormed` exists
+// only in backward. (M = B·T of the largest batch.)
 struct HeadMemory {
   std::byte* normed = nullptr;   // (M, C) dtype
   std::byte* dnormed = nullptr;  // (M, C) f32; null where there is no backward
@@ -47,13 +47,14 @@ class Gpt2Head {
   void chunk_forward(Stream& stream, Batch batch, const std::byte* table, std::int64_t first_id,
                      std::int64_t rows, const HeadMemory& memory, const std::int32_t* targets,
                      std::byte* workspace) const;
-  void finish_loss(Stream& stream, Batch batch, const HeadMemory& memory, const std::int32_t* targets,
-                   double* loss_sum) const;
+  void finish_loss(Stream& stream, Batch batch, const HeadMemory& memory,
+                   const std::int32_t* targets, double* loss_sum) const;
   // dtable (rows, C) f32 = or += ; dnormed is overwritten at the first chunk (first_id == 0).
   // `scale`: 1 / (target tokens of the whole step).
   void chunk_backward(Stream& stream, Batch batch, const std::byte* table, float* dtable,
-                      ops::Into into, std::int64_t first_id, std::int64_t rows, const HeadMemory& memory,
-                      const std::int32_t* targets, float scale, std::byte* workspace) const;
+                      ops::Into into, std::int64_t first_id, std::int64_t rows,
+                      const HeadMemory& memory, const std::int32_t* targets, float scale,
+                      std::byte* workspace) const;
   // gradients: the ln_f unit, f32; Into::overwrite also zeroes the gap between its tensors.
   // dx (B·T, C) may be x itself.
   void final_norm_backward(Stream& stream, Batch batch, const std::byte* weights, float* gradients,

@@ -101,9 +101,8 @@ void ActivationStore::end_turn() {
       ++slot.storing;
       ++record_storing_[static_cast<std::size_t>(access.access.record)];
     }
-    storer_.post([this, record = access.access.record, index = access.slot] {
-      store(record, index);
-    });
+    storer_.post(
+        [this, record = access.access.record, index = access.slot] { store(record, index); });
   }
   const std::lock_guard lock(mutex_);
   if (opened_ < accesses_.size()) turn_ = accesses_[opened_].access.turn;

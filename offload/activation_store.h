@@ -48,10 +48,10 @@ class ActivationStore {
   struct Slot {
     std::unique_ptr<Event> loaded;
     std::unique_ptr<Event> written;
-    std::unique_ptr<Event> emptied;  // the copy out is done
-    std::unique_ptr<Event> released; // the last turn that used it is done
-    PinnedBuffer staging;            // NVMe tier
-    int storing = 0;                 // copies out that are not finished
+    std::unique_ptr<Event> emptied;   // the copy out is done
+    std::unique_ptr<Event> released;  // the last turn that used it is done
+    PinnedBuffer staging;             // NVMe tier
+    int storing = 0;                  // copies out that are not finished
   };
   std::byte* slot_data(int slot) const;
   AlignedSpan host_side(int record, int slot) const;
@@ -65,8 +65,8 @@ class ActivationStore {
   FailureLatch& failure_;
   bool on_device_;
   int lookahead_;
-  DeviceBuffer memory_;              // records, or slots
-  PinnedBuffer host_records_;        // host tier
+  DeviceBuffer memory_;                // records, or slots
+  PinnedBuffer host_records_;          // host tier
   std::vector<std::int64_t> offsets_;  // of records in memory_ or host_records_
   std::vector<Slot> slots_;
   std::vector<int> record_storing_;  // stores in progress, per record
@@ -78,8 +78,8 @@ class ActivationStore {
   std::vector<ScheduledAccess> accesses_;
   std::size_t opened_ = 0;
   std::size_t closed_ = 0;
-  std::size_t loaded_ = 0;   // accesses the loader has dealt with
-  int turn_ = 0;             // the turn that is open
+  std::size_t loaded_ = 0;  // accesses the loader has dealt with
+  int turn_ = 0;            // the turn that is open
 
   io::IoGroup load_io_;
   io::IoGroup store_io_;

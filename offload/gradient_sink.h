@@ -47,8 +47,8 @@ class GradientSink {
   GradientSink(const Plan& plan, Device& device, Stream& compute, comm::Communicator& comm,
                GradientConsumer& consumer, FailureLatch& failure, Tracer* tracer);
 
-  // The slot to fill on the compute stream. It holds old values, which backward overwrites; only the
-  // padding behind the unit is zeroed here.
+  // The slot to fill on the compute stream. It holds old values, which backward overwrites; only
+  // the padding behind the unit is zeroed here.
   float* open(int unit);
   // Everything enqueued on compute so far belongs to the gradient.
   void close(const Contribution& contribution);

@@ -12,7 +12,9 @@ class WeightStreamer;
 class Lease {
  public:
   Lease(Lease&& other) noexcept
-      : streamer_(std::exchange(other.streamer_, nullptr)), slot_(other.slot_), data_(other.data_) {}
+      : streamer_(std::exchange(other.streamer_, nullptr)),
+        slot_(other.slot_),
+        data_(other.data_) {}
   Lease& operator=(Lease&&) = delete;
   ~Lease();
 

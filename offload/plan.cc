@@ -19,8 +19,8 @@ std::int64_t granule(Tier tier) {
   return tier == Tier::device ? Device::kAlignmentBytes : kPageBytes;
 }
 
-// One attempt at a plan. `assume_staging`: whether states may leave host memory, and the buffers that
-// carry them must be paid for.
+// One attempt at a plan. `assume_staging`: whether states may leave host memory, and the buffers
+// that carry them must be paid for.
 class Planner {
  public:
   Planner(const PlanInput& input, bool assume_staging)
@@ -60,9 +60,8 @@ class Planner {
   }
 
   std::int64_t state_bytes(const UnitPlan& unit, StateKind kind) const {
-    const std::int64_t each = kind == StateKind::gradients
-                                  ? unit.gradient_element_bytes
-                                  : element_bytes(kind, input_.dtypes);
+    const std::int64_t each = kind == StateKind::gradients ? unit.gradient_element_bytes
+                                                           : element_bytes(kind, input_.dtypes);
     return unit.shard_elements * each;
   }
 
@@ -101,7 +100,8 @@ class Planner {
   void add_fixed() {
     const std::int64_t weight_bytes = element_bytes(StateKind::weights, input_.dtypes);
     for (const PlannedBuffer& buffer : input_.fixed) add(buffer.tier, buffer.tag, buffer.bytes);
-    add(Tier::device, "gathered units", plan_.weight_slots * plan_.unit_elements_max * weight_bytes);
+    add(Tier::device, "gathered units",
+        plan_.weight_slots * plan_.unit_elements_max * weight_bytes);
     add(Tier::device, "gradient slots", kGradientSlots * plan_.unit_elements_max * 4);
     add(Tier::host, "gradient staging", kGradientStagingSlots * shard_elements_max() * 4);
     if (input_.dtypes.gradients == Dtype::bf16) {
@@ -169,9 +169,9 @@ class Planner {
     }
     plan_.uses = schedule_slots(input_.uses, needs_slot, plan_.weight_slots, input_.prefetch);
     if (plan_.activations != Tier::device) {
-      plan_.accesses = schedule_records(input_.record_walk,
-                                        static_cast<int>(input_.record_bytes.size()),
-                                        plan_.record_slots, input_.prefetch > 0 ? 1 : 0);
+      plan_.accesses =
+          schedule_records(input_.record_walk, static_cast<int>(input_.record_bytes.size()),
+                           plan_.record_slots, input_.prefetch > 0 ? 1 : 0);
     }
   }
 
@@ -195,8 +195,8 @@ class Planner {
     for (std::size_t i = 0; i < plan_.uses.size(); ++i) {
       const ScheduledUse& use = plan_.uses[i];
       if (use.hit) continue;
-      const Phase phase = static_cast<std::int64_t>(i) < input_.forward_uses ? Phase::forward
-                                                                             : Phase::backward;
+      const Phase phase =
+          static_cast<std::int64_t>(i) < input_.forward_uses ? Phase::forward : Phase::backward;
       const UnitPlan& unit = plan_.units[static_cast<std::size_t>(use.unit)];
       const std::int64_t bytes = state_bytes(unit, StateKind::weights);
       for (int pass = 0; pass < input_.passes; ++pass) {
@@ -213,8 +213,8 @@ class Planner {
     const bool deferred = input_.update == UpdateTime::deferred;
     const Phase phase = deferred ? Phase::forward : Phase::backward;
     for (const UnitPlan& unit : plan_.units) {
-      for (const StateKind kind : {StateKind::weights, StateKind::remainder, StateKind::moment1,
-                                   StateKind::moment2}) {
+      for (const StateKind kind :
+           {StateKind::weights, StateKind::remainder, StateKind::moment1, StateKind::moment2}) {
         const std::int64_t bytes = state_bytes(unit, kind);
         traffic(phase).optimizer_bytes += 2 * bytes;
         // Deferred, the gather that applies the update has read the weights already.
@@ -250,11 +250,10 @@ class Planner {
 
   void count_activations() {
     for (const ScheduledAccess& access : plan_.accesses) {
-      PhaseTraffic& phase = traffic(access.access.turn < input_.backward_turn ? Phase::forward
-                                                                               : Phase::backward);
+      PhaseTraffic& phase =
+          traffic(access.access.turn < input_.backward_turn ? Phase::forward : Phase::backward);
       const auto record = static_cast<std::size_t>(access.access.record);
-      const std::int64_t bytes =
-          round_up(input_.record_bytes[record], kPageBytes) * input_.passes;
+      const std::int64_t bytes = round_up(input_.record_bytes[record], kPageBytes) * input_.passes;
       if (access.load) phase.to_device_bytes += bytes;
       if (access.store) phase.from_device_bytes += bytes;
       if (plan_.activations != Tier::nvme) continue;

@@ -50,7 +50,7 @@ struct PlanInput {
   std::vector<RecordAccess> record_walk;  // of one pass
   int backward_turn = 0;                  // its first turn that belongs to the backward
   std::vector<std::int64_t> record_bytes;
-  std::vector<PlannedBuffer> fixed;       // what compute and communication need
+  std::vector<PlannedBuffer> fixed;  // what compute and communication need
 };
 
 struct UnitPlan {
@@ -85,23 +85,23 @@ struct Plan {
   int passes = 1;
   int prefetch = 0;
   std::vector<UnitPlan> units;
-  std::vector<ScheduledUse> uses;             // of one pass
+  std::vector<ScheduledUse> uses;  // of one pass
   int weight_slots = 0;
-  int weight_staging_slots = 0;               // 0: no unit needs staging
-  std::int64_t unit_elements_max = 0;         // padded, all ranks' shards
+  int weight_staging_slots = 0;        // 0: no unit needs staging
+  std::int64_t unit_elements_max = 0;  // padded, all ranks' shards
   std::int64_t chunk_elements = 0;
   Tier activations = Tier::device;
   std::vector<std::int64_t> record_bytes;
-  std::vector<ScheduledAccess> accesses;      // of one pass; empty when activations is device
+  std::vector<ScheduledAccess> accesses;  // of one pass; empty when activations is device
   int record_slots = 0;
   std::int64_t record_slot_bytes = 0;
-  std::vector<PlannedBuffer> buffers;         // device and host; NVMe extents too
+  std::vector<PlannedBuffer> buffers;  // device and host; NVMe extents too
   std::array<PhaseTraffic, kPhases> traffic;
-  std::int64_t device_memory_bytes = 0;       // the budgets it was made for
+  std::int64_t device_memory_bytes = 0;  // the budgets it was made for
   std::int64_t host_memory_bytes = 0;
 
   std::int64_t total_bytes(Tier tier) const;
-  std::int64_t nvme_read_bytes() const;     // of a step
+  std::int64_t nvme_read_bytes() const;  // of a step
   std::int64_t nvme_written_bytes() const;
   const PhaseTraffic& phase(Phase phase) const { return traffic[static_cast<std::size_t>(phase)]; }
 };

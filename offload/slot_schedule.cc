@@ -44,8 +44,8 @@ std::vector<ScheduledUse> schedule_slots(std::span<const int> uses,
         chosen = s;
         hit = true;
       } else if (slot.last_use < position - prefetch) {
-        const std::int64_t next = slot.unit < 0 ? std::numeric_limits<std::int64_t>::max()
-                                                : next_use(uses, i, slot.unit);
+        const std::int64_t next =
+            slot.unit < 0 ? std::numeric_limits<std::int64_t>::max() : next_use(uses, i, slot.unit);
         if (next > farthest) {
           farthest = next;
           chosen = s;

@@ -1,11 +1,10 @@
 // StateStore: this rank's shards of every state, each on the tier the plan gave it.
 //
 // Device and host states are resident in one buffer per kind; NVMe states are extents of the rank's
-// Storage. Every shard is a whole number of pages long, on every tier. Activation records of the NVMe
-// tier have their extents here too.
-// Thread contract: addresses are fixed after construction; transfers are as thread-safe as Storage.
-// Whoever reads a range has waited for the last write of it.
-// Not here yet: names, slots and checksums of a store that outlives the run.
+// Storage. Every shard is a whole number of pages long, on every tier. Activation records of the
+// NVMe tier have their extents here too. Thread contract: addresses are fixed after construction;
+// transfers are as thread-safe as Storage. Whoever reads a range has waited for the last write of
+// it. Not here yet: names, slots and checksums of a store that outlives the run.
 #pragma once
 
 #include <array>
@@ -49,7 +48,8 @@ class StateStore {
   io::Storage* storage_;
   std::array<DeviceBuffer, kStateKinds> device_;
   std::array<PinnedBuffer, kStateKinds> host_;
-  std::vector<std::array<std::int64_t, kStateKinds>> offsets_;  // in the buffer or storage of a tier
+  std::vector<std::array<std::int64_t, kStateKinds>>
+      offsets_;  // in the buffer or storage of a tier
   std::vector<std::int64_t> record_offsets_;
 };
 

@@ -17,11 +17,15 @@ const char* name_of(StateKind kind) {
 
 std::int64_t element_bytes(StateKind kind, StateDtypes dtypes) {
   switch (kind) {
-    case StateKind::weights: return bytes_of(dtypes.weights);
-    case StateKind::remainder: return dtypes.weights == Dtype::bf16 ? 2 : 0;
+    case StateKind::weights:
+      return bytes_of(dtypes.weights);
+    case StateKind::remainder:
+      return dtypes.weights == Dtype::bf16 ? 2 : 0;
     case StateKind::moment1:
-    case StateKind::moment2: return 4;
-    case StateKind::gradients: return bytes_of(dtypes.gradients);
+    case StateKind::moment2:
+      return 4;
+    case StateKind::gradients:
+      return bytes_of(dtypes.gradients);
   }
   STRATA_CHECK(false);
 }

@@ -14,16 +14,16 @@ enum class Tier : std::uint8_t { device, host, nvme };
 inline constexpr int kTiers = 3;
 const char* name_of(Tier tier);
 
-// What a shard consists of. `weights` is the working weight; `remainder` the lower half of the split
-// master (absent in f32); `gradients` the accumulated gradient between backward and update.
+// What a shard consists of. `weights` is the working weight; `remainder` the lower half of the
+// split master (absent in f32); `gradients` the accumulated gradient between backward and update.
 enum class StateKind : std::uint8_t { weights, remainder, moment1, moment2, gradients };
 inline constexpr int kStateKinds = 5;
 const char* name_of(StateKind kind);
 
 // Dtypes that decide how many bytes an element of each kind takes.
 struct StateDtypes {
-  Dtype weights = Dtype::bf16;    // bf16: split master; f32: the weight is the master
-  Dtype gradients = Dtype::f32;   // of final gradients
+  Dtype weights = Dtype::bf16;   // bf16: split master; f32: the weight is the master
+  Dtype gradients = Dtype::f32;  // of final gradients
 };
 // Bytes per element; 0 where the kind does not exist.
 std::int64_t element_bytes(StateKind kind, StateDtypes dtypes);

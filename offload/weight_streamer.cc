@@ -37,8 +37,8 @@ WeightStreamer::WeightStreamer(StateStore& store, Device& device, Stream& comput
     slot.shard_copied = device.make_event();
   }
   for (Staging& staging : staging_) {
-    staging.buffer = device.allocate_pinned(
-        "weight staging", plan_.unit_elements_max / plan_.world_size * element);
+    staging.buffer = device.allocate_pinned("weight staging",
+                                            plan_.unit_elements_max / plan_.world_size * element);
     staging.copied = device.make_event();
   }
 }
@@ -112,9 +112,8 @@ void WeightStreamer::fetch_all() {
 
 void WeightStreamer::wait_allowed(std::size_t use) {
   std::unique_lock lock(mutex_);
-  wait_unless_failed(changed_, lock, failure_, [&] {
-    return acquired_ + static_cast<std::size_t>(plan_.prefetch) > use;
-  });
+  wait_unless_failed(changed_, lock, failure_,
+                     [&] { return acquired_ + static_cast<std::size_t>(plan_.prefetch) > use; });
 }
 
 bool WeightStreamer::reads_nvme(const ScheduledUse& use) const {

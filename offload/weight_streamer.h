@@ -1,19 +1,20 @@
 // WeightStreamer: brings the weights of each unit to the device ahead of use, and leases them.
 //
-// A *sequence* (one pass, an evaluation, a draw of a token) visits units in an order known before it
-// begins. A thread of its own, "fetch", walks the same order up to `prefetch` uses ahead of compute:
+// A *sequence* (one pass, an evaluation, a draw of a token) visits units in an order known before
+// it begins. A thread of its own, "fetch", walks the same order up to `prefetch` uses ahead of
+// compute:
 //
 //   NVMe ─read─▶ staging ─(pending update)─▶ copy ─▶ device slot ─all-gather─▶ leased to compute
 //
-// A shard whose optimizer update is pending gets it here, in the shadow of the forward, before anyone
-// sees the weights: that is what makes the deferred optimizer exact for every purpose.
+// A shard whose optimizer update is pending gets it here, in the shadow of the forward, before
+// anyone sees the weights: that is what makes the deferred optimizer exact for every purpose.
 //
 // A use:   waiting ──fetched──▶ ready ──acquire──▶ leased ──release──▶ slot free again
 //
-// Streams: "h2d" (shards to the device, and back where they live there), "gather" (all-gathers; only
-// with several ranks). The lease makes the compute stream wait; compute must read the weights on that
-// stream only, between acquire and release.
-// Thread contract: begin, acquire, release and end are called by one thread.
+// Streams: "h2d" (shards to the device, and back where they live there), "gather" (all-gathers;
+// only with several ranks). The lease makes the compute stream wait; compute must read the weights
+// on that stream only, between acquire and release. Thread contract: begin, acquire, release and
+// end are called by one thread.
 #pragma once
 
 #include <condition_variable>

@@ -16,15 +16,17 @@ namespace strata {
 
 inline constexpr std::int64_t kPageBytes = 4096;
 
-// A piece of an AlignedBuffer, the only thing that direct I/O takes: page memory that its owner keeps
-// alive and charged. Made by AlignedBuffer::span() alone.
+// A piece of an AlignedBuffer, the only thing that direct I/O takes: page memory that its owner
+// keeps alive and charged. Made by AlignedBuffer::span() alone.
 class AlignedSpan {
  public:
   AlignedSpan() = default;
   std::byte* data() const { return data_; }
   std::int64_t bytes() const { return bytes_; }
   template <typename T>
-  T* as() const { return reinterpret_cast<T*>(data_); }
+  T* as() const {
+    return reinterpret_cast<T*>(data_);
+  }
   // Throws nothing; out of range is a programmer error.
   AlignedSpan sub(std::int64_t offset_bytes, std::int64_t bytes) const;
 
@@ -52,7 +54,9 @@ class AlignedBuffer {
     return span().sub(offset_bytes, bytes);
   }
   template <typename T>
-  T* as() const { return reinterpret_cast<T*>(data_); }
+  T* as() const {
+    return reinterpret_cast<T*>(data_);
+  }
 
  private:
   void release() noexcept;

@@ -1,5 +1,5 @@
-// What ThreadSanitizer cannot see, told to it: memory that JIT-compiled matmuls and the kernel's I/O
-// read and write. Every op launch and every I/O submission and completion says which bytes it
+// What ThreadSanitizer cannot see, told to it: memory that JIT-compiled matmuls and the kernel's
+// I/O read and write. Every op launch and every I/O submission and completion says which bytes it
 // touches, on the thread that touches them, so that a missing wait is a race report on any machine.
 // Empty in other builds.
 #pragma once

@@ -68,9 +68,8 @@ template <typename E, typename... Args>
 }  // namespace strata
 
 // STRATA_CHECK(condition) or STRATA_CHECK(condition, "format {}", value)
-#define STRATA_CHECK(condition, ...)                                                      \
-  do {                                                                                    \
-    if (!(condition)) [[unlikely]]                                                        \
-      ::strata::check_failed(__FILE__, __LINE__, #condition,                              \
-                             ::fmt::format("" __VA_ARGS__));                              \
+#define STRATA_CHECK(condition, ...)                                                         \
+  do {                                                                                       \
+    if (!(condition)) [[unlikely]]                                                           \
+      ::strata::check_failed(__FILE__, __LINE__, #condition, ::fmt::format("" __VA_ARGS__)); \
   } while (false)

@@ -16,8 +16,8 @@ class InplaceFunction {
   InplaceFunction() = default;
 
   template <typename F>
-    requires(!std::is_same_v<std::decay_t<F>, InplaceFunction>)
-  InplaceFunction(F&& f) {  // NOLINT(google-explicit-constructor): callables convert
+  requires(!std::is_same_v<std::decay_t<F>, InplaceFunction>)
+      InplaceFunction(F&& f) {  // NOLINT(google-explicit-constructor): callables convert
     using Callable = std::decay_t<F>;
     static_assert(sizeof(Callable) <= kCapacityBytes, "captures too much for an InplaceFunction");
     static_assert(alignof(Callable) <= alignof(std::max_align_t));

@@ -4,11 +4,11 @@
 //   running ──a task throws──▶ draining ──~TaskThread──▶ joined
 //      └──────────────~TaskThread──────────────────────────▶ joined
 //
-// post() blocks while the ring is full (backpressure) and allocates nothing. When a task throws, the
-// exception goes to the FailureLatch. From then on (also when any other thread failed the latch) the
-// thread drains: tasks posted with Drain::skip are dropped, tasks posted with Drain::run still run,
-// because somebody waits for what they signal. Destruction runs or drains everything queued.
-// post() is thread-safe.
+// post() blocks while the ring is full (backpressure) and allocates nothing. When a task throws,
+// the exception goes to the FailureLatch. From then on (also when any other thread failed the
+// latch) the thread drains: tasks posted with Drain::skip are dropped, tasks posted with Drain::run
+// still run, because somebody waits for what they signal. Destruction runs or drains everything
+// queued. post() is thread-safe.
 #pragma once
 
 #include <condition_variable>
@@ -53,8 +53,8 @@ class TaskThread {
   std::string name_;
   FailureLatch& failure_;
   std::mutex mutex_;
-  std::condition_variable changed_;   // a task was posted, or the thread is to stop
-  std::condition_variable drained_;   // a slot came free
+  std::condition_variable changed_;  // a task was posted, or the thread is to stop
+  std::condition_variable drained_;  // a slot came free
   std::vector<Slot> ring_;
   std::uint64_t posted_ = 0;
   std::uint64_t finished_ = 0;

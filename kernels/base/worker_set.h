@@ -1,6 +1,6 @@
-// WorkerSet: the one owner of the cores. Compute, optimizer and checksums all run their tiles on it,
-// so that the threads of a run never outnumber its cores. I/O and communication threads are not part
-// of it: they block.
+// WorkerSet: the one owner of the cores. Compute, optimizer and checksums all run their tiles on
+// it, so that the threads of a run never outnumber its cores. I/O and communication threads are not
+// part of it: they block.
 //
 // Several threads may call parallel_for at once; their tiles share the workers. A caller works too,
 // so a set of 1 runs everything on the calling thread. Which worker runs which tile is not fixed:
@@ -32,9 +32,12 @@ class WorkerSet {
   template <typename Body>
   void parallel_for(std::int64_t tiles, const Body& body) {
     if (tiles <= 0) return;
-    run(tiles, [](const void* self, std::int64_t tile, int worker) {
-      (*static_cast<const Body*>(self))(tile, worker);
-    }, &body);
+    run(
+        tiles,
+        [](const void* self, std::int64_t tile, int worker) {
+          (*static_cast<const Body*>(self))(tile, worker);
+        },
+        &body);
   }
 
  private:

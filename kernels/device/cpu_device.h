@@ -38,11 +38,11 @@ class CpuEvent final : public Event {
 
  private:
   friend class CpuStream;
-  std::uint64_t next_generation();                // at record(), on the enqueueing thread
-  std::uint64_t enqueued_generation() const;      // at wait()
+  std::uint64_t next_generation();            // at record(), on the enqueueing thread
+  std::uint64_t enqueued_generation() const;  // at wait()
   bool reached(std::uint64_t generation) const;
-  void complete(std::uint64_t generation);        // on the recording stream
-  void wait_for(std::uint64_t generation);        // on the waiting stream
+  void complete(std::uint64_t generation);  // on the recording stream
+  void wait_for(std::uint64_t generation);  // on the waiting stream
 
   FailureLatch& failure_;
   mutable std::mutex mutex_;

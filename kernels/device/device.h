@@ -77,7 +77,9 @@ class PinnedBuffer {
     return memory_.span(offset_bytes, bytes);
   }
   template <typename T>
-  T* as() const { return memory_.as<T>(); }
+  T* as() const {
+    return memory_.as<T>();
+  }
 
  private:
   friend class Device;

@@ -59,7 +59,8 @@ void attach_cpu_ops(CpuDevice& device, Isa isa, const CpuOpsLimits& limits,
 std::vector<MatmulChoice> measure_matmuls(CpuDevice& device, std::span<const MatmulShape> shapes,
                                           Dtype operand_dtype, const Dtype* forced);
 
-// Replaces the table and the arithmetic of everything it does not list, before the first op of a run.
+// Replaces the table and the arithmetic of everything it does not list, before the first op of a
+// run.
 void set_matmul_choices(CpuDevice& device, std::vector<MatmulChoice> choices,
                         Dtype default_arithmetic);
 

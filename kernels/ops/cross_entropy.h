@@ -16,7 +16,7 @@ inline constexpr std::int32_t kIgnoredTarget = -1;
 // Per row, all (M) f32 in device memory.
 struct SoftmaxStats {
   float* max = nullptr;
-  float* sum_exp = nullptr;       // sum of exp(logit - max)
+  float* sum_exp = nullptr;  // sum of exp(logit - max)
   float* target_logit = nullptr;
 };
 

@@ -7,7 +7,8 @@
 
 namespace strata::ops {
 
-// y = 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), GPT-2's "gelu_new" (Hendrycks & Gimpel 2016).
+// y = 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), GPT-2's "gelu_new" (Hendrycks & Gimpel
+// 2016).
 void gelu_forward(Stream& stream, Matrix y, Matrix x);
 // dx = dy * gelu'(x); dx may be dy.
 void gelu_backward(Stream& stream, Matrix dx, Matrix dy, Matrix x);

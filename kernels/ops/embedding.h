@@ -14,13 +14,13 @@ void position_embedding_forward(Stream& stream, Matrix x, Matrix positions, std:
 void token_embedding_forward(Stream& stream, Matrix x, const std::int32_t* ids, Matrix table,
                              std::int64_t first_id);
 
-// dpositions (T', C) f32 rows 0..T-1 = or += sum over the B sequences of dx (B·T, C), in order; with
-// Into::overwrite the rows from T on become 0.
+// dpositions (T', C) f32 rows 0..T-1 = or += sum over the B sequences of dx (B·T, C), in order;
+// with Into::overwrite the rows from T on become 0.
 void position_embedding_backward(Stream& stream, Matrix dpositions, Into into, Matrix dx,
                                  std::int64_t tokens);
 
-// dtable (rows of the chunk, C) f32: row (ids[i] - first_id) += dx row i, for i in increasing order.
-// With Into::overwrite the chunk is zeroed first.
+// dtable (rows of the chunk, C) f32: row (ids[i] - first_id) += dx row i, for i in increasing
+// order. With Into::overwrite the chunk is zeroed first.
 void token_embedding_backward(Stream& stream, Matrix dtable, Into into, Matrix dx,
                               const std::int32_t* ids, std::int64_t first_id);
 

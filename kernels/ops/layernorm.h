@@ -19,7 +19,7 @@ void layernorm_forward(Stream& stream, Matrix y, float* mean, float* rstd, Matri
 // Into::overwrite. dweight, dbias (C) f32 = or += (`parameters`), rows added in order in fixed
 // groups.
 void layernorm_backward(Stream& stream, Matrix dx, Into dx_into, float* dweight, float* dbias,
-                        Into parameters, Matrix dy, Matrix x, const void* weight,
-                        const float* mean, const float* rstd);
+                        Into parameters, Matrix dy, Matrix x, const void* weight, const float* mean,
+                        const float* rstd);
 
 }  // namespace strata::ops

@@ -49,13 +49,14 @@ std::shared_ptr<CommThread> CommThread::start(std::chrono::milliseconds timeout,
   pthread_setname_np(self->thread_.native_handle(), "comm");
 
   std::unique_lock lock(self->mutex_);
-  const bool answered =
-      self->progress_.wait_for(lock, start_timeout, [&] { return self->phase_ != Phase::starting; });
+  const bool answered = self->progress_.wait_for(lock, start_timeout,
+                                                 [&] { return self->phase_ != Phase::starting; });
   if (!answered) {
     self->abandoned_ = true;
     self->thread_.detach();
     throw_error<CommError>(
-        "MPI did not start within {:.3g} s (the longer of --comm-timeout and a minute): a rank was not started, or the ranks "
+        "MPI did not start within {:.3g} s (the longer of --comm-timeout and a minute): a rank was "
+        "not started, or the ranks "
         "cannot reach each other",
         std::chrono::duration<double>(start_timeout).count());
   }

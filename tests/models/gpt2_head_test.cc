@@ -70,11 +70,9 @@ class Gpt2HeadTest : public ::testing::TestWithParam<Dtype> {
     };
     head.final_norm_forward(stream, kBatch, norm.data(), x.data(), memory);
     for_each_chunk([&](std::int64_t first, std::int64_t rows, const std::byte* piece) {
-      head.chunk_forward(stream, kBatch, piece, first, rows, memory, next_ids,
-                         workspace.data());
+      head.chunk_forward(stream, kBatch, piece, first, rows, memory, next_ids, workspace.data());
     });
-    head.finish_loss(stream, kBatch, memory, next_ids,
-                     reinterpret_cast<double*>(loss.data()));
+    head.finish_loss(stream, kBatch, memory, next_ids, reinterpret_cast<double*>(loss.data()));
     for (int i = 0; i < backwards; ++i) {
       for_each_chunk([&](std::int64_t first, std::int64_t rows, const std::byte* piece) {
         head.chunk_backward(stream, kBatch, piece, f32(dtable) + first * c, ops::Into::overwrite,

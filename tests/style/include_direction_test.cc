@@ -9,6 +9,12 @@
 namespace strata::style {
 namespace {
 
+std::set<std::string> with_below_engine(std::set<std::string> parts) {
+  parts.insert({"models", "offload", "offload/comm", "optim_cpu", "io", "kernels/base",
+                "kernels/device", "kernels/ops"});
+  return parts;
+}
+
 // What the files of a folder may include, besides their own folder.
 const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"kernels/base", {}},
@@ -19,9 +25,13 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"models", {"kernels/base", "kernels/device", "kernels/ops"}},
     {"offload/comm", {"kernels/base", "kernels/device", "kernels/ops"}},
     {"offload", {"offload/comm", "io", "kernels/base", "kernels/device"}},
-    {"engine",
-     {"models", "offload", "offload/comm", "optim_cpu", "io", "kernels/base", "kernels/device",
-      "kernels/ops"}},
+    {"engine/options", with_below_engine({})},
+    {"engine/data", with_below_engine({"engine/options"})},
+    {"engine/plan", with_below_engine({"engine/options", "engine/data"})},
+    {"engine/step", with_below_engine({"engine/options", "engine/data", "engine/plan"})},
+    {"engine/run",
+     with_below_engine({"engine/options", "engine/data", "engine/plan", "engine/step"})},
+    {"engine", with_below_engine({"engine/run"})},  // main.cc
 };
 
 const std::vector<std::string> kSourceFolders = {"engine",    "models",  "offload",

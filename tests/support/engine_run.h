@@ -9,11 +9,11 @@
 #include <string>
 #include <vector>
 
-#include "engine/run_setup.h"
-#include "engine/sample_order.h"
-#include "engine/session.h"
-#include "engine/trainer.h"
-#include "engine/training_data.h"
+#include "engine/data/sample_order.h"
+#include "engine/data/training_data.h"
+#include "engine/plan/run_setup.h"
+#include "engine/run/session.h"
+#include "engine/step/trainer.h"
 #include "io/fault_storage.h"
 #include "kernels/base/bytes.h"
 #include "tests/support/temporary_folder.h"

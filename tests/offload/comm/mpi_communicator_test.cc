@@ -10,8 +10,8 @@
 #include <map>
 #include <string>
 
-#include "tests/offload/comm/communicator_conformance.h"
 #include "kernels/base/error.h"
+#include "tests/offload/comm/communicator_conformance.h"
 
 namespace strata::comm {
 namespace {

@@ -1,1 +1,0 @@
-// scaffolding: removed when every folder has sources

@@ -1,0 +1,213 @@
+#include "engine/options/option_list.h"
+
+#include <utility>
+
+#include "engine/options/option_values.h"
+
+namespace strata::engine {
+namespace {
+
+class ListBuilder {
+ public:
+  void group(OptionGroup group) { group_ = group; }
+
+  OptionSpec& add(std::string name, std::string help, OptionField field,
+                  std::vector<std::string> aliases = {}) {
+    return list_.emplace_back(OptionSpec{std::move(name), group_, std::move(field.value_hint),
+                                         std::move(help), std::move(aliases), std::move(field.set),
+                                         std::move(field.get)});
+  }
+
+  std::vector<OptionSpec> take() { return std::move(list_); }
+
+ private:
+  OptionGroup group_ = OptionGroup::model_data;
+  std::vector<OptionSpec> list_;
+};
+
+void add_model_data(ListBuilder& list) {
+  list.group(OptionGroup::model_data);
+  list.add("model",
+           "gpt2-124m, gpt2-355m, gpt2-774m, gpt2-1.5b, or a shape such as "
+           "gpt2:layers=6,hidden=384,heads=6,context=256 (byte-level unless vocab=N is given)",
+           text_field("MODEL", &Options::model), {"model_name_or_path", "model_name"});
+  list.add("data", "Training data: text, or tokens in an llm.c or nanoGPT .bin file",
+           text_field("FILE", &Options::data),
+           {"train_file", "train_data", "dataset", "data_path"});
+  list.add("val-data", "Validation data, in the same formats",
+           text_field("FILE", &Options::val_data), {"validation_file", "eval_file", "eval_data"});
+  list.add("val-fraction", "Share of --data, at its end, that is kept for validation",
+           number_field("0..0.5", &Options::val_fraction), {"val_split", "val_set_size"});
+}
+
+void add_tiers(ListBuilder& list) {
+  list.group(OptionGroup::tiers);
+  list.add("device", "Where the mathematics runs", choice_field({"auto", "cpu"}, &Options::device),
+           {"accelerator"});
+  list.add("device-memory", "Hard budget of memory on each device",
+           size_field(&Options::device_memory), {"gpu_memory"});
+  list.add("host-memory", "Hard budget of pinned host memory per machine, divided over its ranks",
+           size_field(&Options::host_memory), {"cpu_memory"});
+  list.add("nvme", "Directory for the state that fits no memory; without it, the folder of --run",
+           text_field("DIR", &Options::nvme), {"nvme_path"});
+  list.add("place",
+           "Tier of a kind of state, such as weights=host,moments=nvme; the plan chooses the rest",
+           text_field("KIND=TIER,...", &Options::place));
+  list.add("prefetch", "Units that are read ahead of their use", integer_field(&Options::prefetch));
+  list.add("chunk-size", "Size of one transfer of the streaming optimizer",
+           size_field(&Options::chunk_size));
+  list.add("activations", "Tier of the activation checkpoints",
+           choice_field({"auto", "device", "host", "nvme"}, &Options::activations));
+  list.add("recompute", "Recompute a unit's activations in backward instead of keeping them",
+           switch_field(&Options::recompute),
+           {"gradient_checkpointing", "activation_checkpointing"});
+}
+
+void add_batch(ListBuilder& list) {
+  list.group(OptionGroup::batch);
+  list.add("global-batch", "Sequences per step, over all ranks",
+           integer_field(&Options::global_batch), {"train_batch_size", "global_batch_size"});
+  list.add("micro-batch", "Sequences computed at once on a rank",
+           integer_field(&Options::micro_batch),
+           {"per_device_train_batch_size", "train_micro_batch_size_per_gpu", "micro_batch_size",
+            "per_gpu_train_batch_size"});
+  list.add("pass",
+           "Micro-batches that go through a unit while it is resident; auto is all of a step",
+           integer_field(&Options::pass));
+  list.add("seq-len", "Tokens per sequence; auto is the model's context",
+           integer_field(&Options::seq_len),
+           {"max_seq_length", "max_length", "block_size", "sequence_length", "seq_length",
+            "model_max_length", "cutoff_len"});
+  list.add("steps", "Steps to train", integer_field(&Options::steps),
+           {"max_steps", "num_steps", "max_iters", "total_num_steps", "train_iters"});
+  list.add("epochs", "Passes over the data to train for, instead of --steps",
+           number_field("NUMBER", &Options::epochs), {"num_train_epochs", "num_epochs"});
+}
+
+void add_optimizer(ListBuilder& list) {
+  list.group(OptionGroup::optimizer);
+  list.add("optimizer", "Update rule", choice_field({"adamw", "adam"}, &Options::optimizer),
+           {"optim", "optimizer_type"});
+  list.add("lr", "Peak learning rate", number_field("NUMBER", &Options::lr),
+           {"learning_rate", "max_lr"});
+  list.add("lr-schedule", "Shape of the learning rate after the warm-up",
+           choice_field({"cosine", "linear", "constant", "wsd"}, &Options::lr_schedule),
+           {"lr_scheduler_type", "lr_scheduler", "scheduler", "lr_decay_style"});
+  list.add("warmup", "Linear warm-up: steps, or a share of all steps such as 3%",
+           steps_or_percent_field(&Options::warmup),
+           {"warmup_steps", "warmup_iters", "warmup_num_steps"});
+  list.add("min-lr", "Learning rate that the schedule ends at",
+           number_field("NUMBER", &Options::min_lr), {"min_learning_rate"});
+  list.add("weight-decay", "Weight decay of everything but biases, norms and --no-decay",
+           number_field("NUMBER", &Options::weight_decay));
+  list.add("beta1", "Decay of the first moment", number_field("NUMBER", &Options::beta1),
+           {"adam_beta1"});
+  list.add("beta2", "Decay of the second moment", number_field("NUMBER", &Options::beta2),
+           {"adam_beta2"});
+  list.add("eps", "Added to the root of the second moment", number_field("NUMBER", &Options::eps),
+           {"adam_epsilon", "adam_eps"});
+  list.add("clip-norm",
+           "Largest norm of the whole gradient; 0 turns clipping off, which lets the optimizer run "
+           "within backward",
+           number_field("NUMBER", &Options::clip_norm),
+           {"max_grad_norm", "gradient_clipping", "clip_grad", "grad_clip", "max_norm"});
+  list.add("no-decay", "Parameters without weight decay: name patterns, separated by commas",
+           list_field("PATTERN,...", &Options::no_decay), {"no_weight_decay"});
+  list.add("grad-dtype", "Gradients wait for the optimizer as f32, or rounded once to bf16",
+           choice_field({"f32", "bf16"}, &Options::grad_dtype), {"grad_accum_dtype"});
+  list.add("on-nonfinite", "What a non-finite loss or gradient does: end the run, or skip the step",
+           choice_field({"stop", "skip"}, &Options::on_nonfinite));
+}
+
+void add_arithmetic(ListBuilder& list) {
+  list.group(OptionGroup::arithmetic);
+  list.add("precision", "Type of the working weights and activations",
+           choice_field({"bf16", "f32"}, &Options::precision), {"mixed_precision", "dtype"});
+  list.add("matmul-dtype", "Type that matrix products run in; auto measures at start",
+           choice_field({"auto", "bf16", "f32"}, &Options::matmul_dtype));
+  list.add("isa", "Instruction set; auto is the best that this machine has",
+           choice_field({"auto", "avx512", "avx2", "scalar"}, &Options::isa));
+  list.add("threads", "Compute threads of a rank; auto is its share of the processors it may use",
+           integer_field(&Options::threads), {"num_threads"});
+  list.add("seed", "Of the initial weights and the order of the data",
+           integer_field(&Options::seed), {"random_seed"});
+}
+
+void add_run(ListBuilder& list) {
+  list.group(OptionGroup::run);
+  list.add("run", "New folder for the run's options, plan, log and state",
+           text_field("DIR", &Options::run), {"output_dir", "out_dir", "run_dir"});
+}
+
+void add_watching(ListBuilder& list) {
+  list.group(OptionGroup::watching);
+  list.add("eval-every", "Steps between evaluations; 0 evaluates only at start and end",
+           integer_field(&Options::eval_every), {"eval_steps", "eval_interval"});
+  list.add("eval-batches", "Micro-batches of an evaluation; 0 is all of the validation data",
+           integer_field(&Options::eval_batches), {"eval_iters"});
+  list.add("sample-every", "Steps between samples of generated text; 0 samples only at the end",
+           integer_field(&Options::sample_every));
+  list.add("sample-tokens", "Length of a sample; 0 generates none",
+           integer_field(&Options::sample_tokens), {"max_new_tokens"});
+  list.add("sample-prompt", "Text that a sample goes on from, with \\n for a new line",
+           escaped_text_field("TEXT", &Options::sample_prompt));
+  list.add("log", "Append one JSON line per step to this file, besides the log of --run",
+           text_field("FILE", &Options::log), {"log_file"});
+  list.add("trace", "Write a Chrome trace of streams and threads to this file",
+           text_field("FILE", &Options::trace));
+  list.add("json", "Progress and results as JSON lines on standard output",
+           switch_field(&Options::json))
+      .is_flag = true;
+}
+
+void add_limits(ListBuilder& list) {
+  list.group(OptionGroup::limits);
+  list.add("io-timeout", "Seconds after which one transfer counts as stuck and ends the run",
+           number_field("SECONDS", &Options::io_timeout));
+  list.add("comm-timeout", "Seconds after which a silent rank ends the run",
+           number_field("SECONDS", &Options::comm_timeout), {"ddp_timeout", "dist_timeout"});
+}
+
+std::vector<OptionSpec> build_list() {
+  ListBuilder list;
+  add_model_data(list);
+  add_tiers(list);
+  add_batch(list);
+  add_optimizer(list);
+  add_arithmetic(list);
+  add_run(list);
+  add_watching(list);
+  add_limits(list);
+  return list.take();
+}
+
+}  // namespace
+
+const std::vector<OptionSpec>& option_list() {
+  static const std::vector<OptionSpec> list = build_list();
+  return list;
+}
+
+const char* title_of(OptionGroup group) {
+  switch (group) {
+    case OptionGroup::model_data:
+      return "Model and data";
+    case OptionGroup::tiers:
+      return "Tiers";
+    case OptionGroup::batch:
+      return "Batch";
+    case OptionGroup::optimizer:
+      return "Optimizer";
+    case OptionGroup::arithmetic:
+      return "Arithmetic";
+    case OptionGroup::run:
+      return "Run";
+    case OptionGroup::watching:
+      return "Watching";
+    case OptionGroup::limits:
+      return "Limits";
+  }
+  return "";
+}
+
+}  // namespace strata::engine

@@ -1,0 +1,79 @@
+// Options: everything a user can set, in one struct, filled by the one option list
+// (option_list.h) from the command line and config files. No other code parses or defaults them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace strata::engine {
+
+// "auto" is an empty optional wherever a value can be chosen by the program.
+struct Options {
+  // model, data
+  std::string model;
+  std::string data;
+  std::string val_data;
+  double val_fraction = 0;
+
+  // tiers
+  std::string device = "auto";                // auto, cpu
+  std::optional<std::int64_t> device_memory;  // bytes
+  std::optional<std::int64_t> host_memory;    // bytes, per machine
+  std::string nvme;                           // directory; empty: the run's folder
+  std::string place;                          // "weights=host,moments=nvme,…"
+  int prefetch = 2;                           // units read ahead
+  std::optional<std::int64_t> chunk_size;     // bytes of one optimizer transfer
+  std::string activations = "auto";           // auto, device, host, nvme
+  bool recompute = true;
+
+  // batch
+  std::int64_t global_batch = 8;  // sequences per step over all ranks
+  std::int64_t micro_batch = 1;
+  std::optional<std::int64_t> pass;     // micro-batches per pass; auto: all of the step
+  std::optional<std::int64_t> seq_len;  // auto: the model's context
+  std::int64_t steps = 0;               // 0: not given
+  double epochs = 0;                    // 0: not given
+
+  // optimizer
+  std::string optimizer = "adamw";  // adamw, adam
+  double lr = 3e-4;
+  std::string lr_schedule = "cosine";  // cosine, linear, constant, wsd
+  std::string warmup = "0";            // steps, or percent of all steps: "3%"
+  double min_lr = 0;
+  double weight_decay = 0.1;
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double eps = 1e-8;
+  double clip_norm = 1.0;             // 0: off
+  std::vector<std::string> no_decay;  // patterns, besides biases and norms
+  std::string grad_dtype = "f32";     // f32, bf16
+  std::string on_nonfinite = "stop";  // stop, skip
+
+  // arithmetic
+  std::string precision = "bf16";     // bf16, f32
+  std::string matmul_dtype = "auto";  // auto, bf16, f32
+  std::string isa = "auto";           // auto, avx512, avx2, scalar
+  std::optional<int> threads;
+  std::uint64_t seed = 1337;
+
+  // run
+  std::string run;  // folder; empty: nothing is kept
+
+  // watching
+  std::int64_t eval_every = 0;     // steps; 0: only at start and end
+  std::int64_t eval_batches = 16;  // micro-batches; 0: all
+  std::int64_t sample_every = 0;
+  std::int64_t sample_tokens = 0;
+  std::string sample_prompt = "\n";
+  std::string log;
+  std::string trace;
+  bool json = false;
+
+  // limits
+  double io_timeout = 30;     // seconds
+  double comm_timeout = 300;  // seconds
+};
+
+}  // namespace strata::engine

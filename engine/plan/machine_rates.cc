@@ -1,0 +1,140 @@
+#include "engine/plan/machine_rates.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "kernels/base/bytes.h"
+
+namespace strata::engine {
+
+namespace {
+
+class Stopwatch {
+ public:
+  double seconds() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
+  }
+
+ private:
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
+
+// What may be held for a moment without raising the peak above the plan.
+std::int64_t room_in(const RunSetup& setup, offload::Tier tier, const Budget& budget) {
+  return setup.plan.total_bytes(tier) - budget.held_bytes();
+}
+
+// bf16 unless f32 won more of the shapes (or the operands are f32).
+Dtype majority(const std::vector<ops::MatmulChoice>& choices) {
+  const auto bf16 = std::count_if(choices.begin(), choices.end(), [](const auto& choice) {
+    return choice.arithmetic == Dtype::bf16;
+  });
+  return 2 * bf16 >= static_cast<std::ptrdiff_t>(choices.size()) ? Dtype::bf16 : Dtype::f32;
+}
+
+void choose_matmuls(const RunSetup& setup, CpuDevice& device, comm::Communicator& comm,
+                    MachineRates& rates) {
+  std::optional<Dtype> forced;
+  if (setup.options.matmul_dtype != "auto") {
+    forced = setup.options.matmul_dtype == "f32" ? Dtype::f32 : Dtype::bf16;
+  }
+  const std::vector<ops::MatmulShape> shapes = matmul_shapes(setup.shape);
+  rates.matmuls.resize(shapes.size());
+  if (comm.rank() == 0) {
+    rates.matmuls =
+        ops::measure_matmuls(device, shapes, setup.shape.precision, forced ? &*forced : nullptr);
+  }
+  comm.broadcast(std::as_writable_bytes(std::span(rates.matmuls)), 0);
+  rates.default_arithmetic = forced.value_or(majority(rates.matmuls));
+  ops::set_matmul_choices(device, rates.matmuls, rates.default_arithmetic);
+}
+
+double measure_memory(const RunSetup& setup, CpuDevice& device) {
+  constexpr std::int64_t kTileBytes = kMiB;
+  const std::int64_t room = room_in(setup, offload::Tier::device, device.device_budget());
+  const std::int64_t tiles = std::min<std::int64_t>(room / 2, 64 * kMiB) / kTileBytes;
+  if (tiles == 0) return 0;
+  const DeviceBuffer memory = device.allocate("measurement", 2 * tiles * kTileBytes);
+  double best = 0;
+  for (int repeat = 0; repeat < 3; ++repeat) {
+    const Stopwatch watch;
+    device.workers().parallel_for(tiles, [&](std::int64_t tile, int) {
+      std::memcpy(memory.data() + (tiles + tile) * kTileBytes, memory.data() + tile * kTileBytes,
+                  kTileBytes);
+    });
+    best = std::max(best, static_cast<double>(2 * tiles * kTileBytes) / watch.seconds());
+  }
+  return best;
+}
+
+// Writes and then reads real data (extents that were never written read without the drive), a few
+// requests at a time, as the streams do.
+void measure_storage(const RunSetup& setup, CpuDevice& device, io::Storage& storage,
+                     MachineRates& rates) {
+  constexpr std::int64_t kInFlight = 4;
+  const std::int64_t room = room_in(setup, offload::Tier::host, device.host_budget());
+  const std::int64_t piece =
+      std::min({kMiB, room / kInFlight, storage.capacity_bytes()}) / kPageBytes * kPageBytes;
+  if (piece == 0) return;
+  const std::int64_t pieces = std::min<std::int64_t>(96 * kMiB, storage.capacity_bytes()) / piece;
+  const PinnedBuffer buffer = device.allocate_pinned("measurement", kInFlight * piece);
+  std::memset(buffer.data(), 0x5A, static_cast<std::size_t>(buffer.bytes()));
+  const auto bytes_per_s = [&](auto&& transfer) {
+    const Stopwatch watch;
+    std::array<io::IoGroup, kInFlight> groups;
+    for (std::int64_t i = 0; i < pieces; ++i) {
+      io::IoGroup& group = groups[static_cast<std::size_t>(i % kInFlight)];
+      group.wait();
+      transfer(i * piece, buffer.span(i % kInFlight * piece, piece), group);
+    }
+    for (io::IoGroup& group : groups) group.wait();
+    return static_cast<double>(pieces * piece) / watch.seconds();
+  };
+  rates.nvme_written_bytes_per_s =
+      bytes_per_s([&](std::int64_t offset, AlignedSpan span, io::IoGroup& group) {
+        storage.write(offset, span, group);
+      });
+  rates.nvme_read_bytes_per_s =
+      bytes_per_s([&](std::int64_t offset, AlignedSpan span, io::IoGroup& group) {
+        storage.read(offset, span, group);
+      });
+}
+
+}  // namespace
+
+double MachineRates::matmul_peak_flops_per_s() const {
+  double peak = 0;
+  for (const ops::MatmulChoice& choice : matmuls) peak = std::max(peak, choice.flops_per_s);
+  return peak;
+}
+
+nlohmann::json arithmetic_json(const RunSetup& setup, const MachineRates& rates) {
+  constexpr const char* kKinds[] = {"forward", "backward_input", "backward_weight"};
+  nlohmann::json json = {{"isa", name_of(setup.isa)},
+                         {"matmul_library", ops::matmul_library()},
+                         {"precision", name_of(setup.shape.precision)},
+                         {"default", name_of(rates.default_arithmetic)}};
+  for (const ops::MatmulChoice& choice : rates.matmuls) {
+    json["matmuls"].push_back({{"kind", kKinds[static_cast<std::size_t>(choice.kind)]},
+                               {"n", choice.n},
+                               {"k", choice.k},
+                               {"arithmetic", name_of(choice.arithmetic)},
+                               {"flops_per_s", choice.flops_per_s}});
+  }
+  return json;
+}
+
+MachineRates measure_machine(const RunSetup& setup, CpuDevice& device, io::Storage* storage,
+                             comm::Communicator& comm) {
+  MachineRates rates;
+  choose_matmuls(setup, device, comm, rates);
+  rates.memory_bytes_per_s = measure_memory(setup, device);
+  if (storage != nullptr) measure_storage(setup, device, *storage, rates);
+  return rates;
+}
+
+}  // namespace strata::engine

@@ -1,0 +1,22 @@
+// The byte budgets of a rank's device and host memory, from the options and the machine.
+//
+// --host-memory is per machine and divided over its ranks; --device-memory is per device. What is
+// not given is taken from what is free, less a margin that leaves the machine usable: a tenth, at
+// least 1 GiB. On the cpu device both tiers are the same RAM: two unset budgets share it equally.
+#pragma once
+
+#include <cstdint>
+
+#include "engine/options/options.h"
+#include "offload/comm/communicator.h"
+
+namespace strata::engine {
+
+struct MemoryBudgets {
+  std::int64_t device_bytes = 0;
+  std::int64_t host_bytes = 0;
+};
+
+MemoryBudgets resolve_memory_budgets(const Options& options, const comm::Topology& topology);
+
+}  // namespace strata::engine

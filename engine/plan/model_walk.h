@@ -1,0 +1,66 @@
+// ModelWalk: the order in which one pass visits units and activation records. The plan is made from
+// it before step 1, and Gpt2Pass does exactly it: the two are kept in step by checks on every
+// access.
+//
+// Forward:  positions, token chunks, blocks 0 … L-1, final norm, head over the chunks
+// Backward: head over the chunks again, final norm, blocks L-1 … 0, then the embeddings' gradients
+//           (which need no weights)
+// Each unit is visited once for all micro-batches of the pass.
+//
+// Records, per micro-batch: the input of every block (with `recompute` off also what its forward
+// saved), the output of the last block, the final norm's output, and the gradient of that. The
+// gradient of a block's input takes its place.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "models/unit_spec.h"
+#include "offload/record_schedule.h"
+
+namespace strata::engine {
+
+// Indices into the model's units.
+struct UnitIndex {
+  std::vector<int> token_chunks;
+  int positions = -1;
+  std::vector<int> blocks;
+  int final_norm = -1;
+};
+UnitIndex index_units(const std::vector<models::UnitSpec>& units);
+
+enum class WalkKind : std::uint8_t { training, evaluation, sampling, gathering };
+
+struct WalkShape {
+  int layers = 0;
+  int token_chunks = 0;
+  int micro_batches = 0;      // of this pass
+  int micro_batches_max = 0;  // of any pass: record numbers are made with it
+  bool recompute = true;
+};
+
+// Record numbers. `layer` in [0, layers]: the input of block `layer`, or the last block's output.
+int block_record(const WalkShape& shape, int layer, int micro_batch);
+int normed_record(const WalkShape& shape, int micro_batch);   // the final norm's output
+int dnormed_record(const WalkShape& shape, int micro_batch);  // and its gradient
+int record_count(const WalkShape& shape);
+
+// Units in the order they are gathered, and how many of them belong to the forward.
+struct UnitWalk {
+  std::vector<int> uses;
+  std::int64_t forward_uses = 0;
+};
+UnitWalk unit_walk(const UnitIndex& units, WalkKind kind);
+
+struct RecordWalk {
+  std::vector<offload::RecordAccess> accesses;
+  int backward_turn = 0;
+};
+RecordWalk record_walk(const WalkShape& shape, WalkKind kind);
+
+// Units in the order in which a training pass first gathers them: that of deferred updates.
+std::vector<int> first_use_order(const UnitIndex& units);
+// Units in the order in which backward completes their gradients: that of updates in backward.
+std::vector<int> gradient_order(const UnitIndex& units);
+
+}  // namespace strata::engine

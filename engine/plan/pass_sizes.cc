@@ -1,0 +1,65 @@
+#include "engine/plan/pass_sizes.h"
+
+#include <algorithm>
+
+#include "kernels/base/bytes.h"
+#include "kernels/device/device.h"
+#include "models/gpt2_head.h"
+
+namespace strata::engine {
+
+namespace {
+
+models::Gpt2Block block_of(const Gpt2Shape& shape) {
+  return {shape.config, shape.precision, shape.micro_batch};
+}
+
+models::Gpt2Head head_of(const Gpt2Shape& shape) {
+  return {shape.config, shape.precision, shape.micro_batch};
+}
+
+}  // namespace
+
+std::int64_t block_input_bytes(const Gpt2Shape& shape) {
+  return round_up(shape.micro_batch.rows() * shape.config.hidden * bytes_of(shape.precision),
+                  Device::kAlignmentBytes);
+}
+
+std::int64_t head_rows_bytes(const Gpt2Shape& shape) {
+  return round_up(head_of(shape).rows_bytes(), Device::kAlignmentBytes);
+}
+
+std::int64_t workspace_bytes(const Gpt2Shape& shape) {
+  return std::max(block_of(shape).workspace_bytes(), head_of(shape).workspace_bytes());
+}
+
+std::vector<std::int64_t> record_bytes(const Gpt2Shape& shape) {
+  const models::Gpt2Head head = head_of(shape);
+  const std::int64_t input = block_input_bytes(shape);
+  const std::int64_t with_saved = input + (shape.recompute ? 0 : block_of(shape).saved_bytes());
+  std::vector<std::int64_t> bytes;
+  const auto append = [&](std::int64_t each) {
+    bytes.insert(bytes.end(), static_cast<std::size_t>(shape.micro_batches_max), each);
+  };
+  for (std::int64_t layer = 0; layer < shape.config.layers; ++layer) append(with_saved);
+  append(input);
+  append(head.normed_bytes());
+  append(head.dnormed_bytes());
+  return bytes;
+}
+
+std::vector<offload::PlannedBuffer> pass_buffers(const Gpt2Shape& shape) {
+  using offload::Tier;
+  return {{Tier::device, "block activations", block_of(shape).saved_bytes()},
+          {Tier::device, "head statistics", shape.micro_batches_max * head_rows_bytes(shape)},
+          {Tier::device, "compute workspace", workspace_bytes(shape)}};
+}
+
+std::vector<ops::MatmulShape> matmul_shapes(const Gpt2Shape& shape) {
+  std::vector<ops::MatmulShape> shapes = block_of(shape).matmul_shapes();
+  const std::vector<ops::MatmulShape> more = head_of(shape).matmul_shapes();
+  shapes.insert(shapes.end(), more.begin(), more.end());
+  return shapes;
+}
+
+}  // namespace strata::engine

@@ -1,0 +1,157 @@
+#include "engine/plan/plan_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "kernels/base/bytes.h"
+
+namespace strata::engine {
+
+using offload::Phase;
+using offload::PhaseTraffic;
+using offload::Plan;
+using offload::Tier;
+
+namespace {
+
+constexpr std::array<Tier, offload::kTiers> kAllTiers = {Tier::device, Tier::host, Tier::nvme};
+
+// Rows of the table, in order of first appearance over the tiers: states first.
+std::vector<std::string> kinds_of(const Plan& plan) {
+  std::vector<std::string> kinds;
+  const auto add = [&](const std::string& tag) {
+    if (std::find(kinds.begin(), kinds.end(), tag) == kinds.end()) kinds.push_back(tag);
+  };
+  for (int k = 0; k < offload::kStateKinds; ++k) {
+    const char* const name = name_of(static_cast<offload::StateKind>(k));
+    for (const offload::PlannedBuffer& buffer : plan.buffers) {
+      if (buffer.tag == name) add(name);
+    }
+  }
+  add("activations");
+  for (const offload::PlannedBuffer& buffer : plan.buffers) add(buffer.tag);
+  return kinds;
+}
+
+std::int64_t bytes_of_tag(const Plan& plan, Tier tier, const std::string& tag) {
+  for (const offload::PlannedBuffer& buffer : plan.buffers) {
+    if (buffer.tier == tier && buffer.tag == tag) return buffer.bytes;
+  }
+  return 0;
+}
+
+std::string cell(std::int64_t bytes) { return bytes == 0 ? "-" : format_bytes(bytes); }
+
+struct Link {
+  const char* name;
+  std::int64_t PhaseTraffic::*bytes;
+};
+constexpr Link kLinks[] = {{"NVMe read", &PhaseTraffic::nvme_read_bytes},
+                           {"NVMe written", &PhaseTraffic::nvme_written_bytes},
+                           {"host to device", &PhaseTraffic::to_device_bytes},
+                           {"device to host", &PhaseTraffic::from_device_bytes},
+                           {"all-gather received", &PhaseTraffic::gathered_bytes},
+                           {"reduce-scatter received", &PhaseTraffic::reduced_bytes}};
+
+std::string budget_cell(const Plan& plan, Tier tier) {
+  if (tier == Tier::nvme) return "-";
+  return format_bytes(tier == Tier::device ? plan.device_memory_bytes : plan.host_memory_bytes);
+}
+
+}  // namespace
+
+std::string run_description(const RunSetup& setup) {
+  const BatchLayout& batch = setup.batch;
+  const bool deferred = setup.plan.update == offload::UpdateTime::deferred;
+  return fmt::format(
+      "model      {}: {} parameters, {} layers, hidden {}, {} heads, context {}, vocabulary {}\n"
+      "batch      {} sequences of {} tokens per step; micro-batch {}, {} pass{} of up to {} "
+      "micro-batch{}\n"
+      "optimizer  {}, {}\n",
+      setup.model.name, setup.model.parameters(), setup.model.layers, setup.model.hidden,
+      setup.model.heads, setup.model.context, setup.model.vocabulary, batch.global_batch,
+      batch.seq_len, batch.micro_batch, batch.passes(), batch.passes() == 1 ? "" : "es",
+      batch.pass_micro_batches_max(), batch.pass_micro_batches_max() == 1 ? "" : "es",
+      setup.options.optimizer,
+      deferred
+          ? "deferred: each unit is updated before its next use, once the gradient norm is known"
+          : "in backward: each unit is updated as soon as its gradient is final");
+}
+
+std::string plan_table(const RunSetup& setup) {
+  const Plan& plan = setup.plan;
+  std::string out =
+      fmt::format("{:<24}{:>12}{:>12}{:>12}\n", "bytes held", "device", "host", "NVMe");
+  for (const std::string& kind : kinds_of(plan)) {
+    out += fmt::format("  {:<22}", kind);
+    for (const Tier tier : kAllTiers) {
+      out += fmt::format("{:>12}", cell(bytes_of_tag(plan, tier, kind)));
+    }
+    out += '\n';
+  }
+  out += fmt::format("{:<24}", "total");
+  for (const Tier tier : kAllTiers) out += fmt::format("{:>12}", cell(plan.total_bytes(tier)));
+  out += fmt::format("\n{:<24}", "budget");
+  for (const Tier tier : kAllTiers) out += fmt::format("{:>12}", budget_cell(plan, tier));
+  const int ranks = setup.topology.local_world_size;
+  if (ranks > 1) {
+    out += fmt::format("\n{:<24}", fmt::format("this host, {} ranks", ranks));
+    for (const Tier tier : kAllTiers) {
+      out += fmt::format("{:>12}", cell(ranks * plan.total_bytes(tier)));
+    }
+  }
+  out += fmt::format("\n\n{:<24}{:>12}{:>12}\n", "bytes moved per step", "forward", "backward");
+  for (const Link& link : kLinks) {
+    const std::int64_t forward = plan.phase(Phase::forward).*link.bytes;
+    const std::int64_t backward = plan.phase(Phase::backward).*link.bytes;
+    if (forward + backward == 0) continue;
+    out += fmt::format("  {:<22}{:>12}{:>12}\n", link.name, cell(forward), cell(backward));
+  }
+  return out;
+}
+
+nlohmann::json plan_json(const RunSetup& setup) {
+  const Plan& plan = setup.plan;
+  nlohmann::json json;
+  json["fits"] = true;
+  json["world_size"] = plan.world_size;
+  json["parameters"] = setup.model.parameters();
+  json["update"] = plan.update == offload::UpdateTime::deferred ? "deferred" : "in_backward";
+  json["passes"] = plan.passes;
+  json["prefetch"] = plan.prefetch;
+  json["activations"] = name_of(plan.activations);
+  json["chunk_elements"] = plan.chunk_elements;
+  for (const Tier tier : kAllTiers) {
+    nlohmann::json& entry = json["tiers"][name_of(tier)];
+    entry["total_bytes"] = plan.total_bytes(tier);
+    if (tier == Tier::device) entry["budget_bytes"] = plan.device_memory_bytes;
+    if (tier == Tier::host) entry["budget_bytes"] = plan.host_memory_bytes;
+    for (const offload::PlannedBuffer& buffer : plan.buffers) {
+      if (buffer.tier == tier) entry["bytes"][buffer.tag] = buffer.bytes;
+    }
+  }
+  for (const auto& [name, phase] :
+       {std::pair("forward", Phase::forward), std::pair("backward", Phase::backward)}) {
+    const PhaseTraffic& traffic = plan.phase(phase);
+    json["per_step"][name] = {{"nvme_read_bytes", traffic.nvme_read_bytes},
+                              {"nvme_written_bytes", traffic.nvme_written_bytes},
+                              {"to_device_bytes", traffic.to_device_bytes},
+                              {"from_device_bytes", traffic.from_device_bytes},
+                              {"gathered_bytes", traffic.gathered_bytes},
+                              {"reduced_bytes", traffic.reduced_bytes}};
+  }
+  for (const offload::UnitPlan& unit : plan.units) {
+    nlohmann::json entry = {
+        {"name", unit.name}, {"elements", unit.elements}, {"shard_elements", unit.shard_elements}};
+    for (int k = 0; k < offload::kStateKinds; ++k) {
+      const auto kind = static_cast<offload::StateKind>(k);
+      entry["tiers"][name_of(kind)] = name_of(unit.tier(kind));
+    }
+    json["units"].push_back(std::move(entry));
+  }
+  return json;
+}
+
+}  // namespace strata::engine

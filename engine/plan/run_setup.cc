@@ -1,0 +1,171 @@
+#include "engine/plan/run_setup.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/plan/budget_advice.h"
+#include "engine/plan/memory_budgets.h"
+#include "kernels/base/bytes.h"
+#include "kernels/base/error.h"
+#include "kernels/base/machine.h"
+
+namespace strata::engine {
+
+using offload::PlannedBuffer;
+using offload::Tier;
+
+namespace {
+
+BatchLayout resolve_batch(const Options& options, const models::Gpt2Config& model, int world_size) {
+  BatchLayout batch;
+  batch.global_batch = options.global_batch;
+  batch.micro_batch = options.micro_batch;
+  batch.world_size = world_size;
+  batch.seq_len = options.seq_len.value_or(model.context);
+  if (batch.seq_len > model.context) {
+    throw_error<ConfigError>("--seq-len {} is longer than the model's context of {}", batch.seq_len,
+                             model.context);
+  }
+  if (batch.global_batch < world_size) {
+    throw_error<ConfigError>(
+        "--global-batch {} is smaller than the {} ranks: each needs at least one sequence",
+        batch.global_batch, world_size);
+  }
+  batch.micro_batch = std::min(batch.micro_batch, batch.sequences_max());
+  batch.pass_size =
+      std::min(options.pass.value_or(batch.micro_batches_max()), batch.micro_batches_max());
+  return batch;
+}
+
+ops::CpuOpsLimits op_limits(const RunSetup& setup) {
+  ops::CpuOpsLimits limits;
+  for (const ops::MatmulShape& shape : matmul_shapes(setup.shape)) {
+    limits.weight_rows_max = std::max(limits.weight_rows_max, shape.n);
+    limits.weight_cols_max = std::max(limits.weight_cols_max, shape.k);
+  }
+  limits.rows_max = setup.shape.micro_batch.rows();
+  limits.tokens_max = setup.shape.micro_batch.tokens;
+  limits.head_dim = setup.model.head_dim();
+  return limits;
+}
+
+std::vector<PlannedBuffer> fixed_buffers(const RunSetup& setup,
+                                         comm::Communicator::StagingBytes comm_staging) {
+  std::vector<PlannedBuffer> buffers = pass_buffers(setup.shape);
+  const std::int64_t tokens = setup.batch.micro_batches_max() * setup.shape.micro_batch.rows();
+  const std::int64_t token_bytes = 2 * tokens * static_cast<std::int64_t>(sizeof(std::int32_t));
+  const std::int64_t result_bytes =
+      Device::kAlignmentBytes + setup.model.vocabulary * static_cast<std::int64_t>(sizeof(float));
+  const std::vector<PlannedBuffer> more = {
+      {Tier::device, "op scratch", ops::cpu_ops_scratch_bytes(setup.op_limits, setup.threads)},
+      {Tier::device, kTokensTag, token_bytes},
+      {Tier::host, kTokensTag, token_bytes},
+      {Tier::device, kResultsTag, result_bytes},
+      {Tier::host, kResultsTag, result_bytes},
+      {Tier::device, "communication", comm_staging.device},
+      {Tier::host, "communication", comm_staging.host}};
+  buffers.insert(buffers.end(), more.begin(), more.end());
+  return buffers;
+}
+
+offload::UpdateTime update_time(const Options& options) {
+  const bool waits_for_norm = options.clip_norm > 0 || options.on_nonfinite == "skip";
+  return waits_for_norm ? offload::UpdateTime::deferred : offload::UpdateTime::in_backward;
+}
+
+offload::Placement placement(const Options& options) {
+  offload::Placement result = offload::parse_placement(options.place);
+  if (options.activations != "auto") {
+    result.activations = offload::parse_tier(options.activations);
+  }
+  return result;
+}
+
+offload::PlanInput plan_input(const RunSetup& setup,
+                              comm::Communicator::StagingBytes comm_staging) {
+  const Options& options = setup.options;
+  offload::PlanInput input;
+  for (const models::UnitSpec& unit : setup.units) {
+    const bool tied = unit.role == models::UnitRole::token_table;
+    input.units.push_back({unit.name, unit.elements, tied ? 2 : 1});
+  }
+  input.world_size = setup.topology.world_size;
+  input.dtypes.weights = setup.shape.precision;
+  input.dtypes.gradients = options.grad_dtype == "bf16" ? Dtype::bf16 : Dtype::f32;
+  input.update = update_time(options);
+  input.passes = setup.batch.passes();
+  input.placement = placement(options);
+  input.prefetch = options.prefetch;
+  if (options.chunk_size) {
+    // The bytes of one transfer of a moment.
+    input.chunk_elements = std::max<std::int64_t>(*options.chunk_size / 4, 1);
+  }
+  const UnitWalk units = unit_walk(setup.index, WalkKind::training);
+  input.uses = units.uses;
+  input.forward_uses = units.forward_uses;
+  WalkShape shape;
+  shape.layers = static_cast<int>(setup.model.layers);
+  shape.token_chunks = static_cast<int>(setup.index.token_chunks.size());
+  shape.micro_batches = setup.shape.micro_batches_max;
+  shape.micro_batches_max = setup.shape.micro_batches_max;
+  shape.recompute = setup.shape.recompute;
+  RecordWalk records = record_walk(shape, WalkKind::training);
+  input.record_walk = std::move(records.accesses);
+  input.backward_turn = records.backward_turn;
+  input.record_bytes = record_bytes(setup.shape);
+  input.fixed = fixed_buffers(setup, comm_staging);
+  const MemoryBudgets budgets = resolve_memory_budgets(options, setup.topology);
+  input.device_memory_bytes = budgets.device_bytes;
+  input.host_memory_bytes = budgets.host_bytes;
+  return input;
+}
+
+// Everything that follows from the options but the plan.
+RunSetup resolve(const Options& options, const comm::Topology& topology,
+                 comm::Communicator::StagingBytes comm_staging) {
+  RunSetup setup;
+  setup.options = options;
+  setup.topology = topology;
+  setup.model = models::parse_gpt2(options.model);
+  setup.units = models::gpt2_units(setup.model);
+  setup.index = index_units(setup.units);
+  setup.parameter_groups = parameter_groups(setup.units, options.no_decay);
+  setup.batch = resolve_batch(options, setup.model, topology.world_size);
+  setup.isa = parse_isa(options.isa);
+  const CpuShare share = cpu_share(topology.local_rank, topology.local_world_size);
+  setup.threads = options.threads.value_or(share.threads);
+  if (setup.threads == share.threads) setup.cpus = share.cpus;
+  setup.shape.config = setup.model;
+  setup.shape.precision = options.precision == "f32" ? Dtype::f32 : Dtype::bf16;
+  setup.shape.micro_batch = {setup.batch.micro_batch, setup.batch.seq_len};
+  setup.shape.micro_batches_max = static_cast<int>(setup.batch.pass_micro_batches_max());
+  setup.shape.recompute = options.recompute;
+  setup.op_limits = op_limits(setup);
+  setup.plan_input = plan_input(setup, comm_staging);
+  return setup;
+}
+
+[[noreturn]] void refuse(const RunSetup& setup, const offload::Shortfall& shortfall,
+                         comm::Communicator::StagingBytes comm_staging) {
+  const auto fits = [&](const Options& options) {
+    return make_plan(resolve(options, setup.topology, comm_staging).plan_input).fits;
+  };
+  throw_error<OutOfBudget>("{} memory is short by {}: this run needs {} of it and has {}; {}",
+                           shortfall.tier == Tier::device ? "device" : "host",
+                           format_bytes(shortfall.needed_bytes - shortfall.budget_bytes),
+                           format_bytes(shortfall.needed_bytes),
+                           format_bytes(shortfall.budget_bytes), budget_advice(setup, fits));
+}
+
+}  // namespace
+
+RunSetup make_run_setup(const Options& options, const comm::Topology& topology,
+                        comm::Communicator::StagingBytes comm_staging) {
+  RunSetup setup = resolve(options, topology, comm_staging);
+  offload::PlanResult result = make_plan(setup.plan_input);
+  if (!result.fits) refuse(setup, result.shortfall, comm_staging);
+  setup.plan = std::move(result.plan);
+  return setup;
+}
+
+}  // namespace strata::engine

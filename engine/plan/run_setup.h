@@ -1,0 +1,49 @@
+// RunSetup: what the options mean for this model, this data and this many ranks: everything that is
+// decided before memory is reserved. `plan` prints it, `train` runs it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/options/options.h"
+#include "engine/plan/batch_layout.h"
+#include "engine/plan/model_walk.h"
+#include "engine/plan/parameter_groups.h"
+#include "engine/plan/pass_sizes.h"
+#include "kernels/base/isa.h"
+#include "kernels/ops/cpu_ops.h"
+#include "models/unit_spec.h"
+#include "offload/comm/communicator.h"
+#include "offload/plan.h"
+
+namespace strata::engine {
+
+struct RunSetup {
+  Options options;
+  comm::Topology topology;
+  models::Gpt2Config model;
+  std::vector<models::UnitSpec> units;
+  UnitIndex index;
+  std::vector<std::vector<ParameterSegment>> parameter_groups;  // per unit
+  BatchLayout batch;
+  Gpt2Shape shape;
+  Isa isa = Isa::scalar;
+  int threads = 1;
+  std::vector<int> cpus;  // that workers are bound to
+  ops::CpuOpsLimits op_limits;
+  offload::PlanInput plan_input;
+  offload::Plan plan;
+};
+
+// Resolves everything and makes the plan. Throws ConfigError (options that contradict the model),
+// or OutOfBudget that says which budget is short by how much and the smallest change that would
+// fit.
+RunSetup make_run_setup(const Options& options, const comm::Topology& topology,
+                        comm::Communicator::StagingBytes comm_staging);
+
+// Tags of the buffers that Trainer reserves besides those of offload/ and Gpt2Pass.
+inline constexpr const char* kTokensTag = "tokens";
+inline constexpr const char* kResultsTag = "results";
+
+}  // namespace strata::engine

@@ -1,0 +1,85 @@
+#include "engine/run/cli.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "engine/options/option_list.h"
+#include "engine/run/plan_command.h"
+#include "engine/run/ranks.h"
+#include "engine/run/train.h"
+#include "kernels/base/error.h"
+#include "kernels/base/suggest.h"
+
+namespace strata::engine {
+namespace {
+
+struct Command {
+  std::string name;
+  std::string help;
+  void (*check)(const Options& options);  // what this command needs besides check_options()
+  int (*run)(const Options& options, Ranks& ranks);
+};
+
+const Command kCommands[] = {
+    {"train", "Train a model larger than its memory on text or tokens", check_training_options,
+     run_train},
+    {"plan", "Show what would live where and what would move, without training",
+     [](const Options&) {}, run_plan},
+};
+
+std::string program_help() {
+  std::string out =
+      "Strata trains transformer language models whose training state is larger than memory.\n\n"
+      "usage: strata COMMAND [--option VALUE ...]\n\n";
+  for (const Command& command : kCommands) {
+    out += fmt::format("  {:<8}{}\n", command.name, command.help);
+  }
+  return out +
+         "\nstrata COMMAND --help lists the options of a command; strata --version the version.\n";
+}
+
+bool asks_for_help(const std::string& argument) { return argument == "--help" || argument == "-h"; }
+
+const Command& find_command(const std::string& name) {
+  if (name.empty()) throw ConfigError("no command given; see strata --help");
+  std::vector<std::string> names;
+  for (const Command& command : kCommands) {
+    if (command.name == name) return command;
+    names.push_back(command.name);
+  }
+  throw_error<ConfigError>("unknown command '{}'{}; commands are {}", name,
+                           did_you_mean(name, names), fmt::join(names, ", "));
+}
+
+}  // namespace
+
+int run_cli(const std::vector<std::string>& arguments) {
+  const std::string first = arguments.empty() ? "" : arguments.front();
+  if (asks_for_help(first)) {
+    fmt::print("{}", program_help());
+    return 0;
+  }
+  if (first == "--version") {
+    fmt::print("strata {}\n", STRATA_VERSION);
+    return 0;
+  }
+  if (std::any_of(arguments.begin(), arguments.end(), asks_for_help)) {
+    const Command& command = find_command(first);
+    fmt::print("{}.\n\n{}", command.help, options_help(command.name));
+    return 0;
+  }
+  const Command* command = nullptr;
+  const auto read_options = [&] {
+    command = &find_command(first);
+    Options options = parse_options({arguments.begin() + 1, arguments.end()});
+    check_options(options);
+    command->check(options);
+    return options;
+  };
+  return run_on_ranks(read_options, [&](const Options& options, Ranks& ranks) {
+    return command->run(options, ranks);
+  });
+}
+
+}  // namespace strata::engine

@@ -1,0 +1,126 @@
+#include "engine/run/progress.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "engine/run/text_file.h"
+#include "kernels/base/bytes.h"
+
+namespace strata::engine {
+namespace {
+
+constexpr std::string_view kOutputName = "the progress output";
+constexpr std::string_view kStartOver = "\r\x1b[K";  // to column 0, and erase the line
+constexpr double kPlainInterval_s = 1.0;
+constexpr double kMeanWeight = 0.1;  // of the newest step in the running mean
+
+template <typename... Args>
+void append(LineBuffer& line, fmt::format_string<Args...> format, Args&&... args) {
+  fmt::format_to(std::back_inserter(line), format, std::forward<Args>(args)...);
+}
+
+}  // namespace
+
+ProgressStyle progress_style(int descriptor, bool json) {
+  if (json) return ProgressStyle::json;
+  return ::isatty(descriptor) ? ProgressStyle::terminal : ProgressStyle::plain;
+}
+
+Progress::Progress(int descriptor, ProgressStyle style, std::int64_t steps, std::int64_t nvme_bytes)
+    : descriptor_(descriptor), style_(style), steps_(steps), nvme_bytes_(nvme_bytes) {}
+
+Progress::~Progress() {
+  if (line_is_open_ && ::write(descriptor_, "\n", 1) != 1) {
+    std::fputs("strata: cannot end the progress line\n", stderr);
+  }
+}
+
+void Progress::show(const StepRecord& record) {
+  if (record.step > 0) {
+    mean_step_s_ += (mean_step_s_ == 0 ? 1 : kMeanWeight) * (record.step_s - mean_step_s_);
+  }
+  if (!is_due(record)) return;
+  line_.clear();
+  if (style_ == ProgressStyle::json) {
+    append_json_line(line_, record);
+    write_fully(descriptor_, {line_.data(), line_.size()}, kOutputName);
+    return;
+  }
+  format(record);
+  const bool stays = style_ == ProgressStyle::plain || record.val_loss || record.step == steps_;
+  if (style_ == ProgressStyle::terminal) cut_to_terminal_width();
+  if (stays) append(line_, "\n");
+  write_fully(descriptor_, {line_.data(), line_.size()}, kOutputName);
+  line_is_open_ = !stays;
+}
+
+void Progress::note(std::string_view text) {
+  if (style_ == ProgressStyle::json) {
+    // A sample of bytes need not be UTF-8.
+    constexpr auto kReplace = nlohmann::json::error_handler_t::replace;
+    const std::string line = nlohmann::json{{"note", text}}.dump(-1, ' ', false, kReplace);
+    write_fully(descriptor_, line + "\n", kOutputName);
+    return;
+  }
+  result(text);
+}
+
+void Progress::result(std::string_view text_or_json) {
+  const std::string_view start = line_is_open_ ? kStartOver : "";
+  write_fully(descriptor_, fmt::format("{}{}\n", start, text_or_json), kOutputName);
+  line_is_open_ = false;
+}
+
+bool Progress::is_due(const StepRecord& record) {
+  if (style_ != ProgressStyle::plain) return true;
+  unshown_s_ += record.step_s;
+  const bool due = unshown_s_ >= kPlainInterval_s || record.step <= 1 || record.step == steps_ ||
+                   record.val_loss || record.skipped;
+  if (due) unshown_s_ = 0;
+  return due;
+}
+
+void Progress::format(const StepRecord& record) {
+  if (style_ == ProgressStyle::terminal) append(line_, "{}", kStartOver);
+  append(line_, "step {}/{}", record.step, steps_);
+  if (record.step > 0) append(line_, "  loss {:.4f}", record.loss);
+  if (record.val_loss) append(line_, "  val {:.4f}", *record.val_loss);
+  if (record.step == 0) return;
+  append(line_, "  lr {:.2e}", record.lr);
+  if (record.grad_norm) append(line_, "  norm {:.3g}", *record.grad_norm);
+  if (record.skipped) append(line_, "  skipped");
+  append(line_, "  {:.0f} tok/s  {:.0f} ms", record.tokens_per_s, 1e3 * record.step_s);
+  if (record.bound_s > 0 && record.step_s > 0) {
+    append(line_, "  {:.0f}% of bound", 100 * record.bound_s / record.step_s);
+  }
+  append_time_left(record);
+  append(line_, "  device {}  host {}  nvme {}", format_bytes(record.device_peak_bytes),
+         format_bytes(record.host_peak_bytes), format_bytes(nvme_bytes_));
+}
+
+void Progress::append_time_left(const StepRecord& record) {
+  const auto left_s = std::llround(
+      mean_step_s_ * static_cast<double>(std::max<std::int64_t>(0, steps_ - record.step)));
+  if (left_s >= 3600) {
+    append(line_, "  left {}h{:02}m", left_s / 3600, left_s / 60 % 60);
+  } else {
+    append(line_, "  left {}m{:02}s", left_s / 60, left_s % 60);
+  }
+}
+
+// A line that wraps could not be overwritten.
+void Progress::cut_to_terminal_width() {
+  winsize window{};
+  if (::ioctl(descriptor_, TIOCGWINSZ, &window) != 0 || window.ws_col < 2) return;
+  const std::size_t columns = kStartOver.size() + window.ws_col - 1;
+  if (line_.size() > columns) line_.resize(columns);
+}
+
+}  // namespace strata::engine

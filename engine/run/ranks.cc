@@ -1,0 +1,95 @@
+#include "engine/run/ranks.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstdio>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "engine/run/error_report.h"
+#include "kernels/base/machine.h"
+
+namespace strata::engine {
+
+namespace {
+
+// What ranks tell each other; exit_code 0: no failure.
+struct Verdict {
+  std::int32_t exit_code = 0;
+  std::array<char, 1020> text{};
+
+  bool operator==(const Verdict&) const = default;
+};
+
+Verdict verdict_of(const std::exception_ptr& failure) {
+  Verdict verdict;
+  if (failure == nullptr) return verdict;
+  try {
+    std::rethrow_exception(failure);
+  } catch (const std::exception& error) {
+    verdict.exit_code = exit_code_of(error);
+    const std::string_view what = error.what();
+    std::copy_n(what.data(), std::min(what.size(), verdict.text.size() - 1), verdict.text.data());
+  }
+  return verdict;
+}
+
+std::unique_ptr<comm::Communicator> join_ranks(double timeout_s, FailureLatch& failure) {
+  if (!comm::launched_by_mpi()) return comm::make_single_rank_communicator();
+  comm::MpiOptions mpi;
+  mpi.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(timeout_s * 1000));
+  return comm::make_mpi_communicator(mpi, failure);
+}
+
+}  // namespace
+
+void raise_together(comm::Communicator& comm, std::exception_ptr mine) {
+  if (comm.world_size() == 1) {
+    if (mine) std::rethrow_exception(mine);
+    return;
+  }
+  const Verdict verdict = verdict_of(mine);
+  std::vector<Verdict> all(static_cast<std::size_t>(comm.world_size()));
+  comm.all_gather_host(std::as_bytes(std::span(&verdict, 1)),
+                       std::as_writable_bytes(std::span(all)));
+  const auto first = std::ranges::find_if(all, [](const Verdict& v) { return v.exit_code != 0; });
+  if (first == all.end()) return;
+  const bool alike = std::ranges::all_of(all, [&](const Verdict& v) { return v == *first; });
+  const std::string text = first->text.data();
+  throw AgreedFailure(alike ? text : fmt::format("rank {}: {}", first - all.begin(), text),
+                      first->exit_code);
+}
+
+int run_on_ranks(const std::function<Options()>& read_options,
+                 const std::function<int(const Options&, Ranks&)>& command) {
+  std::string binding = undo_default_binding();
+  Options options;
+  std::exception_ptr wrong;  // the other ranks are told, so that one of them speaks
+  try {
+    options = read_options();
+  } catch (const ConfigError&) {
+    wrong = std::current_exception();
+  }
+  FailureLatch failure;
+  const auto comm = join_ranks(options.comm_timeout, failure);
+  Ranks ranks{*comm, failure, std::move(binding)};
+  const auto run = [&] {
+    raise_together(*comm, wrong);
+    return command(options, ranks);
+  };
+  if (comm->world_size() == 1) return run();
+  try {
+    return run();
+  } catch (const AgreedFailure& error) {
+    if (comm->rank() == 0) print_error(error.what());
+    return error.exit_code();
+  } catch (const std::exception& error) {
+    print_error(fmt::format("rank {}: {}", comm->rank(), error.what()));
+    comm->abort();
+    return kExitFailed;
+  }
+}
+
+}  // namespace strata::engine

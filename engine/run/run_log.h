@@ -1,0 +1,32 @@
+// RunLog: the JSON lines of a run, one per step once its update is written, to any number of files
+// (--log FILE, log.jsonl in the folder of --run). Rank 0 has one. Used by one thread; writing
+// allocates nothing.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/run/step_json.h"
+#include "engine/run/step_record.h"
+#include "engine/run/text_file.h"
+
+namespace strata::engine {
+
+class RunLog {
+ public:
+  // Lines go to the end of each file. Throws IoError for a file that cannot be written.
+  explicit RunLog(const std::vector<std::string>& paths);
+  // Removes the files that it created and wrote nothing to.
+  ~RunLog();
+  RunLog(const RunLog&) = delete;
+  RunLog& operator=(const RunLog&) = delete;
+
+  void write(const StepRecord& record);
+
+ private:
+  std::vector<TextFile> files_;
+  LineBuffer line_;
+  bool has_lines_ = false;
+};
+
+}  // namespace strata::engine

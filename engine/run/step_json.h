@@ -1,0 +1,18 @@
+// A StepRecord as one line of JSON, as the log and --json show it.
+#pragma once
+
+#include <fmt/format.h>
+
+#include "engine/run/step_record.h"
+
+namespace strata::engine {
+
+// A line of JSON or of progress: large enough that no line of either leaves it for the heap.
+using LineBuffer = fmt::basic_memory_buffer<char, 1536>;
+
+// Appends {"step":…}\n with the fields step, epoch, loss, val_loss, lr, grad_norm, tokens,
+// tokens_per_s, mfu, step_s, bound_s, device_peak_bytes, host_peak_bytes, nvme_read_bytes and
+// nvme_written_bytes. What is absent, unknown or not finite is null. Numbers keep all their bits.
+void append_json_line(LineBuffer& line, const StepRecord& record);
+
+}  // namespace strata::engine

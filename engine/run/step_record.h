@@ -1,0 +1,28 @@
+// StepRecord: what one step did, as the log, the progress line and the summary show it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+namespace strata::engine {
+
+struct StepRecord {
+  std::int64_t step = 0;  // from 1; 0: before training (validation only)
+  double epoch = 0;       // epochs of data seen, with fraction
+  double loss = 0;        // nats per target token, mean over the whole step, all ranks
+  std::optional<double> val_loss;
+  double lr = 0;
+  std::optional<double> grad_norm;  // absent when nothing computes it
+  std::int64_t tokens = 0;          // seen by all ranks since the start of the run
+  double tokens_per_s = 0;
+  double mfu = 0;  // share of the measured matmul peak
+  double step_s = 0;
+  double bound_s = 0;                  // the bound of this step; 0: not known
+  std::int64_t device_peak_bytes = 0;  // of this rank, as the others are
+  std::int64_t host_peak_bytes = 0;
+  std::int64_t nvme_read_bytes = 0;  // of this step
+  std::int64_t nvme_written_bytes = 0;
+  bool skipped = false;  // non-finite gradients, --on-nonfinite skip
+};
+
+}  // namespace strata::engine

@@ -1,0 +1,192 @@
+#include "engine/run/training_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "kernels/base/bytes.h"
+#include "kernels/base/error.h"
+#include "kernels/base/machine.h"
+
+namespace strata::engine {
+
+namespace {
+
+double now_s() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+LrSchedule make_schedule(const Options& options, std::int64_t steps) {
+  return LrSchedule(parse_lr_shape(options.lr_schedule), options.lr, options.min_lr,
+                    parse_warmup(options.warmup, steps), steps);
+}
+
+std::string loss_text(std::optional<double> loss) {
+  return loss ? fmt::format("{:.4f}", *loss) : "none";
+}
+
+}  // namespace
+
+std::int64_t step_count(const RunSetup& setup, const TrainingData& data) {
+  if (setup.options.steps > 0) return setup.options.steps;
+  const double sequences = setup.options.epochs * static_cast<double>(data.train_samples);
+  return static_cast<std::int64_t>(
+      std::ceil(sequences / static_cast<double>(setup.batch.global_batch)));
+}
+
+TrainingRun::TrainingRun(const RunSetup& setup, const TrainingData& data, Session& session,
+                         Trainer& trainer, RunOutput output)
+    : setup_(setup),
+      data_(data),
+      session_(session),
+      trainer_(trainer),
+      output_(output),
+      steps_(step_count(setup, data)),
+      schedule_(make_schedule(setup.options, steps_)),
+      order_(data.train_samples, setup.options.seed),
+      bound_(step_bound(setup, session.rates())),
+      sampler_(trainer, setup.model.vocabulary, setup.batch.seq_len, setup.options.seed) {}
+
+void TrainingRun::run() {
+  started_s_ = now_s();
+  if (data_.validation != nullptr) {
+    first_val_loss_ = last_val_loss_ = evaluate();
+    if (output_.progress != nullptr) {
+      StepRecord start;
+      start.val_loss = first_val_loss_;
+      start.bound_s = bound_.seconds();
+      output_.progress->show(start);
+    }
+  }
+  for (std::int64_t step = 1; step <= steps_; ++step) train_step(step);
+  finish();
+}
+
+void TrainingRun::train_step(std::int64_t step) {
+  const double begin = now_s();
+  const std::int64_t position = (step - 1) * setup_.batch.global_batch;
+  const StepResult result = trainer_.step(*data_.train, order_, position, schedule_.at(step));
+  log_waiting();
+  after_step(step, result, now_s() - begin);
+}
+
+void TrainingRun::after_step(std::int64_t step, const StepResult& result, double step_s) {
+  const std::int64_t sequences = step * setup_.batch.global_batch;
+  StepRecord record;
+  record.step = step;
+  record.epoch = static_cast<double>(sequences) / static_cast<double>(data_.train_samples);
+  record.loss = result.loss;
+  record.lr = schedule_.at(step);
+  record.grad_norm = result.grad_norm;
+  record.tokens = sequences * setup_.batch.seq_len;
+  record.tokens_per_s = static_cast<double>(setup_.batch.tokens_per_step()) / step_s;
+  record.mfu = bound_.flops / (step_s * session_.rates().matmul_peak_flops_per_s());
+  record.step_s = step_s;
+  record.bound_s = bound_.seconds();
+  record.device_peak_bytes = session_.device().device_budget().peak_bytes();
+  record.host_peak_bytes = session_.device().host_budget().peak_bytes();
+  record.nvme_read_bytes = result.traffic.read_bytes;
+  record.nvme_written_bytes = result.traffic.written_bytes;
+  record.skipped = result.skipped;
+  if (step == 1) first_loss_ = result.loss;
+  if (step > 1) trained_s_ += step_s;
+  last_loss_ = result.loss;
+  skipped_ += result.skipped ? 1 : 0;
+  if (evaluates(step)) record.val_loss = last_val_loss_ = evaluate();
+  if (output_.progress != nullptr) output_.progress->show(record);
+  waiting_ = record;
+  if (!trainer_.update_pending()) log_waiting();
+  if (output_.folder != nullptr) output_.folder->keep();
+  const std::int64_t every = setup_.options.sample_every;
+  if (every > 0 && step % every == 0 && step != steps_) sample();
+}
+
+bool TrainingRun::evaluates(std::int64_t step) const {
+  if (data_.validation == nullptr) return false;
+  const std::int64_t every = setup_.options.eval_every;
+  return step == steps_ || (every > 0 && step % every == 0);
+}
+
+double TrainingRun::evaluate() {
+  const std::int64_t wanted = setup_.options.eval_batches * setup_.batch.micro_batch;
+  const std::int64_t all = data_.validation_samples;
+  return trainer_.evaluate(*data_.validation, wanted == 0 ? all : std::min(wanted, all));
+}
+
+void TrainingRun::sample() {
+  const std::string text =
+      sampler_.draw(setup_.options.sample_prompt, setup_.options.sample_tokens);
+  if (output_.progress != nullptr) output_.progress->note(fmt::format("sample: {}", text));
+}
+
+// The line of a step is written once its update is, with the bytes that took.
+void TrainingRun::log_waiting() {
+  if (!waiting_) return;
+  const io::StorageTraffic update = trainer_.update_traffic();
+  if (!waiting_->skipped && setup_.plan.update == offload::UpdateTime::deferred) {
+    waiting_->nvme_read_bytes += update.read_bytes;
+    waiting_->nvme_written_bytes += update.written_bytes;
+  }
+  if (output_.log != nullptr) output_.log->write(*waiting_);
+  waiting_.reset();
+}
+
+void TrainingRun::finish() {
+  trainer_.drain();
+  log_waiting();
+  if (setup_.options.sample_tokens > 0) sample();
+  if (output_.progress != nullptr) output_.progress->result(summary());
+}
+
+std::string TrainingRun::summary() const {
+  Budget& device = session_.device().device_budget();
+  Budget& host = session_.device().host_budget();
+  const io::StorageTraffic nvme =
+      session_.storage() != nullptr ? session_.storage()->traffic() : io::StorageTraffic{};
+  const double mean_step_s = steps_ > 1 ? trained_s_ / static_cast<double>(steps_ - 1) : 0.0;
+  if (setup_.options.json) {
+    const auto number = [](std::optional<double> x) {
+      return x ? nlohmann::json(*x) : nlohmann::json();
+    };
+    return nlohmann::json({{"steps", steps_},
+                           {"skipped_steps", skipped_},
+                           {"loss_first", first_loss_},
+                           {"loss_last", last_loss_},
+                           {"val_loss_first", number(first_val_loss_)},
+                           {"val_loss_last", number(last_val_loss_)},
+                           {"device_peak_bytes", device.peak_bytes()},
+                           {"device_budget_bytes", device.capacity_bytes()},
+                           {"host_peak_bytes", host.peak_bytes()},
+                           {"host_budget_bytes", host.capacity_bytes()},
+                           {"resident_peak_bytes", peak_resident_bytes()},
+                           {"nvme_read_bytes", nvme.read_bytes},
+                           {"nvme_written_bytes", nvme.written_bytes},
+                           {"mean_step_s", mean_step_s},
+                           {"bound_s", bound_.seconds()},
+                           {"wall_s", now_s() - started_s_}})
+        .dump();
+  }
+  const char* const whose = setup_.topology.world_size > 1 ? " (rank 0)" : "";
+  return fmt::format(
+      "\nsummary\n"
+      "  loss             {:.4f} -> {:.4f}, validation {} -> {} nats per token{}\n"
+      "  device memory    {} peak of {} budget{}\n"
+      "  host memory      {} peak of {} budget{}; process {} resident at most\n"
+      "  NVMe             {} held, {} read, {} written in all{}\n"
+      "  step             {:.1f} ms on average, bound {:.1f} ms ({:.0f} %), which {} set{}\n"
+      "  time             {:.0f} s for {} steps, evaluation and samples",
+      first_loss_, last_loss_, loss_text(first_val_loss_), loss_text(last_val_loss_),
+      skipped_ > 0 ? fmt::format("; {} steps skipped", skipped_) : "",
+      format_bytes(device.peak_bytes()), format_bytes(device.capacity_bytes()), whose,
+      format_bytes(host.peak_bytes()), format_bytes(host.capacity_bytes()), whose,
+      format_bytes(peak_resident_bytes()),
+      format_bytes(setup_.plan.total_bytes(offload::Tier::nvme)), format_bytes(nvme.read_bytes),
+      format_bytes(nvme.written_bytes), whose, mean_step_s * 1e3, bound_.seconds() * 1e3,
+      mean_step_s > 0 ? 100 * bound_.seconds() / mean_step_s : 0.0, bound_.limit(),
+      std::string_view(bound_.limit()) == "NVMe" ? "s" : "", now_s() - started_s_, steps_);
+}
+
+}  // namespace strata::engine

@@ -1,0 +1,70 @@
+// TrainingRun: the loop over steps as a user sees it: learning rate, evaluation, samples, progress,
+// log, summary. All ranks run it; rank 0 alone prints and writes.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "engine/data/training_data.h"
+#include "engine/plan/bound.h"
+#include "engine/plan/run_setup.h"
+#include "engine/run/progress.h"
+#include "engine/run/run_folder.h"
+#include "engine/run/run_log.h"
+#include "engine/run/session.h"
+#include "engine/run/step_record.h"
+#include "engine/step/lr_schedule.h"
+#include "engine/step/sampler.h"
+#include "engine/step/trainer.h"
+
+namespace strata::engine {
+
+// What rank 0 writes to; null members: nothing, as on other ranks.
+struct RunOutput {
+  Progress* progress = nullptr;
+  RunLog* log = nullptr;
+  RunFolder* folder = nullptr;
+};
+
+// Steps of the whole run: --steps, or what --epochs come to.
+std::int64_t step_count(const RunSetup& setup, const TrainingData& data);
+
+class TrainingRun {
+ public:
+  TrainingRun(const RunSetup& setup, const TrainingData& data, Session& session, Trainer& trainer,
+              RunOutput output);
+
+  void run();
+
+ private:
+  void train_step(std::int64_t step);
+  void after_step(std::int64_t step, const StepResult& result, double step_s);
+  double evaluate();
+  void sample();
+  void log_waiting();
+  void finish();
+  std::string summary() const;
+  bool evaluates(std::int64_t step) const;
+
+  const RunSetup& setup_;
+  const TrainingData& data_;
+  Session& session_;
+  Trainer& trainer_;
+  RunOutput output_;
+  std::int64_t steps_;
+  LrSchedule schedule_;
+  SampleOrder order_;
+  StepBound bound_;
+  Sampler sampler_;
+  std::optional<StepRecord> waiting_;  // its update is not complete yet
+  std::optional<double> first_val_loss_;
+  std::optional<double> last_val_loss_;
+  double first_loss_ = 0;
+  double last_loss_ = 0;
+  double trained_s_ = 0;  // without the first step, which warms up
+  double started_s_ = 0;
+  std::int64_t skipped_ = 0;
+};
+
+}  // namespace strata::engine

@@ -1,0 +1,292 @@
+#include "engine/step/gpt2_pass.h"
+
+#include <algorithm>
+
+#include "kernels/base/bytes.h"
+#include "kernels/base/error.h"
+#include "kernels/ops/embedding.h"
+
+namespace strata::engine {
+
+using models::Batch;
+using offload::Lease;
+using ops::Into;
+using ops::Matrix;
+
+namespace {
+
+Into into(int micro_batch) { return micro_batch == 0 ? Into::overwrite : Into::add; }
+
+}  // namespace
+
+Gpt2Pass::Gpt2Pass(const Gpt2Shape& shape, std::vector<models::UnitSpec> units,
+                   const offload::Plan& plan, Device& device, Stream& compute,
+                   offload::WeightStreamer& weights, offload::ActivationStore& activations,
+                   offload::GradientSink& gradients)
+    : shape_(shape),
+      units_(std::move(units)),
+      index_(index_units(units_)),
+      plan_(plan),
+      compute_(compute),
+      weights_(weights),
+      activations_(activations),
+      gradients_(gradients),
+      block_(shape.config, shape.precision, shape.micro_batch),
+      head_(shape.config, shape.precision, shape.micro_batch),
+      saved_(device.allocate("block activations", block_.saved_bytes())),
+      head_rows_bytes_(head_rows_bytes(shape)),
+      head_rows_(
+          device.allocate("head statistics", shape.micro_batches_max * head_rows_bytes(shape))),
+      workspace_(device.allocate("compute workspace", workspace_bytes(shape))) {
+  walk_shape_.layers = static_cast<int>(shape.config.layers);
+  walk_shape_.token_chunks = static_cast<int>(index_.token_chunks.size());
+  walk_shape_.micro_batches_max = shape.micro_batches_max;
+  walk_shape_.recompute = shape.recompute;
+}
+
+void Gpt2Pass::train(std::span<const MicroBatch> batches, PassOrder order, float scale,
+                     double* loss_sum, offload::PendingUpdates* updates) {
+  begin(WalkKind::training, batches, updates);
+  embed(batches);
+  blocks_forward(batches, WalkKind::training);
+  head_forward(batches, loss_sum);
+  head_backward(batches, order, scale);
+  blocks_backward(batches, order);
+  embed_backward(batches, order);
+  end();
+}
+
+void Gpt2Pass::evaluate(std::span<const MicroBatch> batches, double* loss_sum,
+                        offload::PendingUpdates* updates) {
+  begin(WalkKind::evaluation, batches, updates);
+  embed(batches);
+  blocks_forward(batches, WalkKind::evaluation);
+  head_forward(batches, loss_sum);
+  end();
+}
+
+void Gpt2Pass::logits(const MicroBatch& batch, std::int64_t row, float* logits,
+                      offload::PendingUpdates* updates) {
+  const std::span<const MicroBatch> one(&batch, 1);
+  begin(WalkKind::sampling, one, updates);
+  embed(one);
+  blocks_forward(one, WalkKind::sampling);
+  final_norm(one);
+  for (const int chunk : index_.token_chunks) {
+    const Lease lease = weights_.acquire(chunk);
+    std::byte* const normed = activations_.open(normed_record(walk_shape_, 0));
+    head_.logits_of_row(compute_, lease.data(), table(chunk).rows, head_memory(0, normed, nullptr),
+                        row, logits + table(chunk).first_row);
+    activations_.end_turn();
+  }
+  end();
+}
+
+void Gpt2Pass::gather_all(offload::PendingUpdates* updates) {
+  begin(WalkKind::gathering, {}, updates);
+  for (const int unit : first_use_order(index_)) weights_.acquire(unit);
+  end();
+}
+
+const Gpt2Pass::Walk& Gpt2Pass::walk(WalkKind kind, std::size_t micro_batches) {
+  const int count = static_cast<int>(micro_batches);
+  for (const Walk& walk : walks_) {
+    if (walk.kind == kind && walk.micro_batches == count) return walk;
+  }
+  WalkShape shape = walk_shape_;
+  shape.micro_batches = count;
+  Walk walk{kind, count, {}, {}};
+  std::vector<std::uint8_t> needs_slot;
+  for (const offload::UnitPlan& unit : plan_.units) {
+    needs_slot.push_back(plan_.world_size > 1 ||
+                         unit.tier(offload::StateKind::weights) != offload::Tier::device);
+  }
+  walk.uses = offload::schedule_slots(unit_walk(index_, kind).uses, needs_slot, plan_.weight_slots,
+                                      plan_.prefetch);
+  if (plan_.activations != offload::Tier::device) {
+    walk.accesses =
+        offload::schedule_records(record_walk(shape, kind).accesses, record_count(shape),
+                                  plan_.record_slots, plan_.prefetch > 0 ? 1 : 0);
+  }
+  return walks_.emplace_back(std::move(walk));
+}
+
+void Gpt2Pass::begin(WalkKind kind, std::span<const MicroBatch> batches,
+                     offload::PendingUpdates* updates) {
+  const Walk& schedule = walk(kind, batches.size());
+  weights_.begin(schedule.uses, updates);
+  activations_.begin(schedule.accesses);
+}
+
+void Gpt2Pass::end() {
+  weights_.end();
+  activations_.end();
+}
+
+void Gpt2Pass::embed(std::span<const MicroBatch> batches) {
+  const std::int64_t hidden = shape_.config.hidden;
+  const auto hidden_state = [&](std::size_t j) {
+    std::byte* const x = activations_.open(block_record(walk_shape_, 0, static_cast<int>(j)));
+    return Matrix::dense(x, shape_.precision, batches[j].batch.rows(), hidden);
+  };
+  {
+    const Lease lease = weights_.acquire(index_.positions);
+    const Matrix positions = Matrix::dense(const_cast<std::byte*>(lease.data()), shape_.precision,
+                                           table(index_.positions).rows, hidden);
+    for (std::size_t j = 0; j < batches.size(); ++j) {
+      ops::position_embedding_forward(compute_, hidden_state(j), positions,
+                                      batches[j].batch.tokens);
+      activations_.end_turn();
+    }
+  }
+  for (const int chunk : index_.token_chunks) {
+    const Lease lease = weights_.acquire(chunk);
+    const Matrix rows = Matrix::dense(const_cast<std::byte*>(lease.data()), shape_.precision,
+                                      table(chunk).rows, hidden);
+    for (std::size_t j = 0; j < batches.size(); ++j) {
+      ops::token_embedding_forward(compute_, hidden_state(j), batches[j].tokens, rows,
+                                   table(chunk).first_row);
+      activations_.end_turn();
+    }
+  }
+}
+
+// Where a block's forward leaves what its backward needs.
+std::byte* Gpt2Pass::saved_of(std::byte* input_record) {
+  return shape_.recompute ? saved_.data() : input_record + block_input_bytes(shape_);
+}
+
+models::HeadMemory Gpt2Pass::head_memory(int micro_batch, std::byte* normed,
+                                         std::byte* dnormed) const {
+  return {normed, dnormed, head_rows_.data() + micro_batch * head_rows_bytes_};
+}
+
+void Gpt2Pass::blocks_forward(std::span<const MicroBatch> batches, WalkKind kind) {
+  for (int layer = 0; layer < walk_shape_.layers; ++layer) {
+    const Lease lease = weights_.acquire(index_.blocks[static_cast<std::size_t>(layer)]);
+    for (std::size_t j = 0; j < batches.size(); ++j) {
+      const int micro = static_cast<int>(j);
+      std::byte* const x = activations_.open(block_record(walk_shape_, layer, micro));
+      std::byte* const out = activations_.open(block_record(walk_shape_, layer + 1, micro));
+      std::byte* const saved = kind == WalkKind::training ? saved_of(x) : saved_.data();
+      block_.forward(compute_, batches[j].batch, lease.data(), x, saved, out);
+      activations_.end_turn();
+    }
+  }
+}
+
+void Gpt2Pass::final_norm(std::span<const MicroBatch> batches) {
+  const Lease lease = weights_.acquire(index_.final_norm);
+  for (std::size_t j = 0; j < batches.size(); ++j) {
+    const int micro = static_cast<int>(j);
+    const std::byte* const x =
+        activations_.open(block_record(walk_shape_, walk_shape_.layers, micro));
+    std::byte* const normed = activations_.open(normed_record(walk_shape_, micro));
+    head_.final_norm_forward(compute_, batches[j].batch, lease.data(), x,
+                             head_memory(micro, normed, nullptr));
+    activations_.end_turn();
+  }
+}
+
+void Gpt2Pass::head_forward(std::span<const MicroBatch> batches, double* loss_sum) {
+  final_norm(batches);
+  for (const int chunk : index_.token_chunks) {
+    const Lease lease = weights_.acquire(chunk);
+    for (std::size_t j = 0; j < batches.size(); ++j) {
+      const int micro = static_cast<int>(j);
+      const models::HeadMemory memory =
+          head_memory(micro, activations_.open(normed_record(walk_shape_, micro)), nullptr);
+      head_.chunk_forward(compute_, batches[j].batch, lease.data(), table(chunk).first_row,
+                          table(chunk).rows, memory, batches[j].targets, workspace_.data());
+      if (chunk == index_.token_chunks.back()) {
+        head_.finish_loss(compute_, batches[j].batch, memory, batches[j].targets, loss_sum);
+      }
+      activations_.end_turn();
+    }
+  }
+}
+
+// A gradient slot for the pass. A rank whose share ended before this pass contributes zeros.
+float* Gpt2Pass::open_gradients(int unit, std::span<const MicroBatch> batches) {
+  float* const gradients = gradients_.open(unit);
+  if (batches.empty()) compute_.fill_zero(gradients, this->unit(unit).elements * 4);
+  return gradients;
+}
+
+void Gpt2Pass::head_backward(std::span<const MicroBatch> batches, PassOrder order, float scale) {
+  for (const int chunk : index_.token_chunks) {
+    const Lease lease = weights_.acquire(chunk);
+    float* const dtable = open_gradients(chunk, batches);
+    for (std::size_t j = 0; j < batches.size(); ++j) {
+      const int micro = static_cast<int>(j);
+      std::byte* const normed = activations_.open(normed_record(walk_shape_, micro));
+      std::byte* const dnormed = activations_.open(dnormed_record(walk_shape_, micro));
+      head_.chunk_backward(compute_, batches[j].batch, lease.data(), dtable, into(micro),
+                           table(chunk).first_row, table(chunk).rows,
+                           head_memory(micro, normed, dnormed), batches[j].targets, scale,
+                           workspace_.data());
+      activations_.end_turn();
+    }
+    gradients_.close({chunk, order.first, false});  // the embedding's rows are still to come
+  }
+  const Lease lease = weights_.acquire(index_.final_norm);
+  float* const dnorm = open_gradients(index_.final_norm, batches);
+  for (std::size_t j = 0; j < batches.size(); ++j) {
+    const int micro = static_cast<int>(j);
+    std::byte* const x = activations_.open(block_record(walk_shape_, walk_shape_.layers, micro));
+    std::byte* const dnormed = activations_.open(dnormed_record(walk_shape_, micro));
+    head_.final_norm_backward(compute_, batches[j].batch, lease.data(), dnorm, into(micro), x,
+                              head_memory(micro, nullptr, dnormed), x);
+    activations_.end_turn();
+  }
+  gradients_.close({index_.final_norm, order.first, order.last});
+}
+
+void Gpt2Pass::blocks_backward(std::span<const MicroBatch> batches, PassOrder order) {
+  for (int layer = walk_shape_.layers; layer-- > 0;) {
+    const int index = index_.blocks[static_cast<std::size_t>(layer)];
+    const Lease lease = weights_.acquire(index);
+    float* const gradients = open_gradients(index, batches);
+    for (std::size_t j = 0; j < batches.size(); ++j) {
+      const int micro = static_cast<int>(j);
+      const Batch batch = batches[j].batch;
+      std::byte* const x = activations_.open(block_record(walk_shape_, layer, micro));
+      std::byte* const dout = activations_.open(block_record(walk_shape_, layer + 1, micro));
+      std::byte* const saved = saved_of(x);
+      if (shape_.recompute) block_.recompute(compute_, batch, lease.data(), x, saved);
+      block_.backward(compute_, batch, lease.data(), gradients, into(micro), x, saved, dout, x,
+                      workspace_.data());
+      activations_.end_turn();
+    }
+    gradients_.close({index, order.first, order.last});
+  }
+}
+
+void Gpt2Pass::embed_backward(std::span<const MicroBatch> batches, PassOrder order) {
+  const std::int64_t hidden = shape_.config.hidden;
+  const auto dx = [&](std::size_t j) {
+    std::byte* const data = activations_.open(block_record(walk_shape_, 0, static_cast<int>(j)));
+    return Matrix::dense(data, shape_.precision, batches[j].batch.rows(), hidden);
+  };
+  const auto gradients_of = [&](int unit) {
+    return Matrix::dense(open_gradients(unit, batches), Dtype::f32, table(unit).rows, hidden);
+  };
+  const Matrix dpositions = gradients_of(index_.positions);
+  for (std::size_t j = 0; j < batches.size(); ++j) {
+    ops::position_embedding_backward(compute_, dpositions, into(static_cast<int>(j)), dx(j),
+                                     batches[j].batch.tokens);
+    activations_.end_turn();
+  }
+  gradients_.close({index_.positions, order.first, order.last});
+  for (const int chunk : index_.token_chunks) {
+    const Matrix dtable = gradients_of(chunk);
+    for (std::size_t j = 0; j < batches.size(); ++j) {
+      ops::token_embedding_backward(compute_, dtable, into(static_cast<int>(j)), dx(j),
+                                    batches[j].tokens, table(chunk).first_row);
+      activations_.end_turn();
+    }
+    gradients_.close({chunk, false, order.last});
+  }
+}
+
+}  // namespace strata::engine

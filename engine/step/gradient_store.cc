@@ -1,0 +1,226 @@
+#include "engine/step/gradient_store.h"
+
+#include <algorithm>
+
+#include "kernels/base/bytes.h"
+#include "kernels/base/error.h"
+#include "optim_cpu/adam.h"
+
+namespace strata::engine {
+
+using offload::Contribution;
+using offload::StateKind;
+using offload::Tier;
+using offload::UpdateTime;
+
+namespace {
+
+constexpr std::int64_t kNormBlockElements = 4096;
+constexpr std::int64_t kTileElements = 16 * kNormBlockElements;
+
+// Runs body(first, count) over tiles of a shard.
+template <typename Body>
+void for_tiles(WorkerSet& workers, std::int64_t elements, const Body& body) {
+  workers.parallel_for(ceil_div(elements, kTileElements), [&](std::int64_t tile, int) {
+    const std::int64_t first = tile * kTileElements;
+    body(first, std::min(kTileElements, elements - first));
+  });
+}
+
+template <typename T>
+std::span<T> piece(T* data, std::int64_t first, std::int64_t count) {
+  return {data + first, static_cast<std::size_t>(count)};
+}
+
+}  // namespace
+
+GradientStore::GradientStore(offload::StateStore& store, Device& device, WorkerSet& workers,
+                             Isa isa, StreamingOptimizer* updates_in_backward)
+    : store_(store),
+      plan_(store.plan()),
+      workers_(workers),
+      isa_(isa),
+      updates_in_backward_(updates_in_backward),
+      unit_norms_(plan_.units.size()) {
+  const std::int64_t shard = plan_.unit_elements_max / plan_.world_size;
+  block_sums_.resize(static_cast<std::size_t>(ceil_div(shard, kNormBlockElements)));
+  block_finite_.resize(block_sums_.size());
+  for (Staging& staging : staging_) {
+    staging.values = device.allocate_pinned("gradient staging", shard * 4);
+    if (plan_.dtypes.gradients == Dtype::bf16) {
+      staging.rounded = device.allocate_pinned("gradient staging", shard * 2);
+    }
+  }
+  if (plan_.weight_staging_slots == 0) return;  // everything is in host memory
+  copies_ = device.make_stream("grad copy");
+  partial_ = device.allocate_pinned("gradient staging", shard * 4);
+}
+
+GradientStore::~GradientStore() = default;
+
+void GradientStore::begin_step() { std::fill(unit_norms_.begin(), unit_norms_.end(), Norm{}); }
+
+// Whether a unit's gradient accumulates in host memory where it stays.
+bool GradientStore::resident(int unit) const {
+  return store_.unit(unit).gradient_element_bytes == 4 &&
+         store_.tier(unit, StateKind::gradients) == Tier::host;
+}
+
+float* GradientStore::landing(const Contribution& contribution) {
+  const int unit = contribution.unit;
+  if (resident(unit) && contribution.first) {
+    return store_.host(unit, StateKind::gradients).as<float>();
+  }
+  current_ = (current_ + 1) % offload::kGradientStagingSlots;
+  Staging& staging = staging_[static_cast<std::size_t>(current_)];
+  staging.writes.wait();
+  if (!contribution.first) read_partial(unit);
+  return staging.values.as<float>();
+}
+
+// Starts bringing back what earlier contributions left on the tier.
+void GradientStore::read_partial(int unit) {
+  const AlignedSpan destination =
+      resident(unit) ? AlignedSpan() : partial_.span(0, elements(unit) * 4);
+  switch (store_.tier(unit, StateKind::gradients)) {
+    case Tier::host:
+      return;
+    case Tier::nvme:
+      for (Staging& staging : staging_) staging.writes.wait();
+      store_.read(unit, StateKind::gradients, 0, destination, partial_reads_);
+      return;
+    case Tier::device:
+      copies_->copy(destination.data(), store_.device(unit, StateKind::gradients),
+                    destination.bytes());
+      return;
+  }
+}
+
+void GradientStore::landed(const Contribution& contribution) {
+  const int unit = contribution.unit;
+  Staging& staging = staging_[static_cast<std::size_t>(current_)];
+  float* values = staging.values.as<float>();
+  if (resident(unit)) {
+    float* const sum = store_.host(unit, StateKind::gradients).as<float>();
+    if (!contribution.first) {
+      for_tiles(workers_, elements(unit), [&](std::int64_t first, std::int64_t count) {
+        optim::accumulate(piece(sum, first, count), piece(values, first, count), isa_);
+      });
+    }
+    values = sum;
+  } else if (!contribution.first) {
+    add_partial(unit, values);
+  }
+  if (contribution.last) {
+    finish_gradient(unit, staging, values);
+  } else {
+    keep_partial(unit, staging, values);
+  }
+}
+
+void GradientStore::add_partial(int unit, float* values) {
+  partial_reads_.wait();
+  if (copies_ != nullptr) copies_->synchronize();
+  const float* const partial = partial_.as<float>();
+  for_tiles(workers_, elements(unit), [&](std::int64_t first, std::int64_t count) {
+    optim::accumulate(piece(values, first, count), piece(partial, first, count), isa_);
+  });
+}
+
+void GradientStore::keep_partial(int unit, Staging& staging, const float* values) {
+  if (resident(unit)) return;
+  STRATA_CHECK(values == staging.values.as<float>());
+  const AlignedSpan source = staging.values.span(0, elements(unit) * 4);
+  if (store_.tier(unit, StateKind::gradients) == Tier::nvme) {
+    store_.write(unit, StateKind::gradients, 0, source, staging.writes);
+  } else {
+    to_device(unit, source);
+  }
+}
+
+void GradientStore::to_device(int unit, AlignedSpan source) {
+  copies_->copy(store_.device(unit, StateKind::gradients), source.data(), source.bytes());
+  copies_->synchronize();
+}
+
+void GradientStore::finish_gradient(int unit, Staging& staging, float* values) {
+  const void* gradient = values;
+  if (plan_.dtypes.gradients == Dtype::bf16) {
+    bf16* const rounded = staging.rounded.as<bf16>();
+    for_tiles(workers_, elements(unit), [&](std::int64_t first, std::int64_t count) {
+      optim::round_to_bf16(piece(rounded, first, count), piece<const float>(values, first, count),
+                           isa_);
+    });
+    gradient = rounded;
+  }
+  measure(unit, gradient);
+  if (updates_in_backward_ == nullptr) {
+    keep_final(unit, staging, gradient);
+    return;
+  }
+  if (!unit_norms_[static_cast<std::size_t>(unit)].finite) {
+    throw_error<TrainingError>(
+        "a gradient of {} is not finite; lower --lr, or use --on-nonfinite skip",
+        store_.unit(unit).name);
+  }
+  updates_in_backward_->apply_final(unit, gradient);
+}
+
+void GradientStore::measure(int unit, const void* gradient) {
+  const std::int64_t count = elements(unit);
+  const std::int64_t blocks = ceil_div(count, kNormBlockElements);
+  for_tiles(workers_, count, [&](std::int64_t tile_first, std::int64_t tile_count) {
+    for (std::int64_t first = tile_first; first < tile_first + tile_count;
+         first += kNormBlockElements) {
+      const auto block = static_cast<std::size_t>(first / kNormBlockElements);
+      const std::int64_t size = std::min(kNormBlockElements, count - first);
+      bool finite = true;
+      block_sums_[block] =
+          plan_.dtypes.gradients == Dtype::bf16
+              ? optim::gradient_square_sum(piece(static_cast<const bf16*>(gradient), first, size),
+                                           isa_, &finite)
+              : optim::gradient_square_sum(piece(static_cast<const float*>(gradient), first, size),
+                                           isa_, &finite);
+      block_finite_[block] = finite;
+    }
+  });
+  Norm& norm = unit_norms_[static_cast<std::size_t>(unit)];
+  for (std::int64_t b = 0; b < blocks; ++b) {
+    norm.square_sum += block_sums_[static_cast<std::size_t>(b)];
+    norm.finite = norm.finite && block_finite_[static_cast<std::size_t>(b)] != 0;
+  }
+}
+
+void GradientStore::keep_final(int unit, Staging& staging, const void* gradient) {
+  const bool rounded = plan_.dtypes.gradients == Dtype::bf16;
+  const std::int64_t bytes = elements(unit) * bytes_of(plan_.dtypes.gradients);
+  const AlignedSpan source = rounded          ? staging.rounded.span(0, bytes)
+                             : resident(unit) ? AlignedSpan()
+                                              : staging.values.span(0, bytes);
+  switch (store_.tier(unit, StateKind::gradients)) {
+    case Tier::nvme:
+      store_.write(unit, StateKind::gradients, 0, source, staging.writes);
+      return;
+    case Tier::device:
+      to_device(unit, source);
+      return;
+    case Tier::host: {
+      std::byte* const home = store_.host(unit, StateKind::gradients).data();
+      if (home == gradient) return;
+      std::copy_n(source.data(), bytes, home);
+      return;
+    }
+  }
+}
+
+GradientStore::Norm GradientStore::finish() {
+  for (Staging& staging : staging_) staging.writes.wait();
+  Norm total;
+  for (const Norm& norm : unit_norms_) {
+    total.square_sum += norm.square_sum;
+    total.finite = total.finite && norm.finite;
+  }
+  return total;
+}
+
+}  // namespace strata::engine

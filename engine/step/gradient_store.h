@@ -1,0 +1,77 @@
+// GradientStore: what happens to a gradient shard once it has left the device.
+//
+//   landed ─(+ partial sum)─▶ not last: kept on its tier, f32
+//                          └▶ last:     (rounded to bf16) ─▶ norm and finite check ─▶
+//                                       deferred: kept on its tier until the update
+//                                       in backward: updated at once, from memory
+//
+// The norm is over final gradients, each element once: f64 sums of squares per 4,096 elements,
+// added in index order within a shard and in unit order over shards, so it does not depend on the
+// order of arrival or on the number of threads. Thread contract: landing and landed on the gradient
+// thread; begin_step and finish by the main thread while no gradient is on its way.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "engine/step/streaming_optimizer.h"
+#include "io/storage.h"
+#include "kernels/base/worker_set.h"
+#include "kernels/device/device.h"
+#include "offload/gradient_sink.h"
+#include "offload/state_store.h"
+
+namespace strata::engine {
+
+class GradientStore final : public offload::GradientConsumer {
+ public:
+  // `updates_in_backward` may be null: deferred.
+  GradientStore(offload::StateStore& store, Device& device, WorkerSet& workers, Isa isa,
+                StreamingOptimizer* updates_in_backward);
+  ~GradientStore() override;
+
+  float* landing(const offload::Contribution& contribution) override;
+  void landed(const offload::Contribution& contribution) override;
+
+  void begin_step();
+  // This rank's part of the norm; waits until every gradient is on its tier.
+  struct Norm {
+    double square_sum = 0;
+    bool finite = true;
+  };
+  Norm finish();
+
+ private:
+  struct Staging {
+    PinnedBuffer values;   // f32
+    PinnedBuffer rounded;  // bf16, when gradients are
+    io::IoGroup writes;
+  };
+  bool resident(int unit) const;
+  void add_partial(int unit, float* values);
+  void read_partial(int unit);
+  void keep_partial(int unit, Staging& staging, const float* values);
+  void finish_gradient(int unit, Staging& staging, float* values);
+  void measure(int unit, const void* gradient);
+  void keep_final(int unit, Staging& staging, const void* gradient);
+  void to_device(int unit, AlignedSpan source);
+  std::int64_t elements(int unit) const { return store_.unit(unit).shard_elements; }
+
+  offload::StateStore& store_;
+  const offload::Plan& plan_;
+  WorkerSet& workers_;
+  Isa isa_;
+  StreamingOptimizer* updates_in_backward_;
+  std::array<Staging, offload::kGradientStagingSlots> staging_;
+  int current_ = 0;
+  PinnedBuffer partial_;            // f32, read back from the tier
+  std::unique_ptr<Stream> copies_;  // for gradients on the device; ends before what it touches
+  io::IoGroup partial_reads_;
+  std::vector<double> block_sums_;  // of the shard at hand
+  std::vector<std::uint8_t> block_finite_;
+  std::vector<Norm> unit_norms_;
+};
+
+}  // namespace strata::engine

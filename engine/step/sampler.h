@@ -1,0 +1,37 @@
+// Sampler: text (or token ids) drawn from the model as it is now, token by token.
+//
+// Each token takes one forward over the units, through the same tiers as training. Draws from the
+// 40 most likely tokens at temperature 0.8, from a seed, so every rank draws the same.
+// Not for speed: there is no key-value cache.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/step/trainer.h"
+
+namespace strata::engine {
+
+class Sampler {
+ public:
+  static constexpr double kTemperature = 0.8;
+  static constexpr int kTopK = 40;
+
+  Sampler(Trainer& trainer, std::int64_t vocabulary, std::int64_t seq_len, std::uint64_t seed);
+
+  // `count` tokens after `prompt` (text; byte-level models only, otherwise the sample starts from
+  // token 0). Bytes that are not printable are shown as '.', ids as numbers.
+  std::string draw(const std::string& prompt, std::int64_t count);
+
+ private:
+  std::int32_t pick(std::span<const float> logits);
+  double uniform();
+  Trainer& trainer_;
+  std::int64_t vocabulary_;
+  std::int64_t seq_len_;
+  std::uint64_t state_;
+  std::vector<std::pair<float, std::int32_t>> candidates_;
+};
+
+}  // namespace strata::engine

@@ -1,0 +1,45 @@
+// StateAccess: whole shards in and out of their tiers, one at a time, while no step runs: the
+// initial state, and what reads weights for people and tests. Not the step's path.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "kernels/base/worker_set.h"
+#include "kernels/device/device.h"
+#include "models/unit_spec.h"
+#include "offload/state_store.h"
+
+namespace strata::engine {
+
+class StateAccess {
+ public:
+  // `scratch`: pinned memory that is idle meanwhile; may be empty when every state is in host
+  // memory.
+  StateAccess(offload::StateStore& store, Device& device, AlignedSpan scratch);
+
+  // Any range of a shard, in bytes; blocks until done.
+  void read(int unit, offload::StateKind kind, std::int64_t offset_bytes,
+            std::span<std::byte> destination);
+  void write(int unit, offload::StateKind kind, std::int64_t offset_bytes,
+             std::span<const std::byte> source);
+
+ private:
+  offload::StateStore& store_;
+  std::unique_ptr<Stream> copies_;
+  AlignedSpan scratch_;
+};
+
+// Fills this rank's shards: weights and remainders from the model's initial values, zero moments.
+void initialise_state(StateAccess& access, offload::StateStore& store, WorkerSet& workers,
+                      const std::vector<models::UnitSpec>& units, std::uint64_t seed, int rank);
+
+// The f32 masters of this rank's shard of a unit, without padding.
+std::vector<float> read_master(StateAccess& access, const offload::StateStore& store, int unit,
+                               int rank);
+// Replaces them, in working weights and remainders. As many as read_master returns.
+void write_master(StateAccess& access, const offload::StateStore& store, int unit, int rank,
+                  std::span<const float> master);
+
+}  // namespace strata::engine

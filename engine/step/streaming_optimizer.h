@@ -1,0 +1,124 @@
+// StreamingOptimizer: Adam over state that streams by, from any tier.
+//
+// Units are updated in an order known ahead, chunk by chunk through a ring of buffers:
+//
+//   read chunk i+1, i+2   ∥   update chunk i on the workers   ∥   write chunk i-1
+//
+// State in host memory is updated where it lies and moves nothing.
+//
+// Deferred: begin_step() makes every unit pending; the WeightStreamer calls apply() just before a
+// unit is next used, with the working weights it has just read.
+// In backward: begin_step() likewise, and GradientStore calls apply_final() as soon as a unit's
+// gradient is final; weights travel with the rest of the state.
+//
+//   unit:  current ──begin_step──▶ pending ──apply / apply_final──▶ current
+//
+// Thread contract: begin_step and finish are called by the main thread while no unit is being
+// applied; apply by the fetch thread, apply_final by the gradient thread.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "engine/plan/parameter_groups.h"
+#include "io/storage.h"
+#include "kernels/base/trace.h"
+#include "kernels/base/worker_set.h"
+#include "kernels/device/device.h"
+#include "offload/state_store.h"
+#include "offload/weight_streamer.h"
+#include "optim_cpu/adam.h"
+
+namespace strata::engine {
+
+struct OptimizerParts {
+  offload::StateStore& store;
+  Device& device;
+  WorkerSet& workers;
+  Tracer* tracer;
+  int rank;
+};
+
+class StreamingOptimizer final : public offload::PendingUpdates {
+ public:
+  // `order`: all units, in the order their updates will be applied.
+  StreamingOptimizer(const OptimizerParts& parts, std::vector<int> order,
+                     std::vector<std::vector<ParameterSegment>> groups, double weight_decay,
+                     Isa isa);
+  ~StreamingOptimizer() override;
+
+  // Every gradient is final and on its tier (deferred) or on its way (in backward). weight_decay of
+  // `step` is ignored: the groups decide.
+  void begin_step(const optim::AdamStep& step);
+  bool pending(int unit) const override;
+  bool any_pending() const { return applied_ < order_.size(); }
+
+  void apply(int unit, AlignedSpan weights) override;
+  // gradient: the shard's, f32 or bf16 as the plan says, in host memory.
+  void apply_final(int unit, const void* gradient);
+
+  // Waits until everything updated is on its tier.
+  void finish();
+
+  // NVMe bytes moved for updates since begin_step(), the write-back of weights included. Read it
+  // while no unit is being applied.
+  io::StorageTraffic update_traffic() const { return update_traffic_; }
+
+  // One buffer of the ring while no update is under way, for filling states at start; empty when
+  // everything lives in host memory.
+  AlignedSpan scratch() const;
+
+ private:
+  struct Chunk {
+    int unit;
+    std::int64_t first;  // elements of the shard
+    std::int64_t elements;
+  };
+  struct Buffer {
+    PinnedBuffer memory;
+    io::IoGroup reads;
+    io::IoGroup writes;
+    std::unique_ptr<Event> copied_in;
+    std::unique_ptr<Event> copied_out;
+  };
+  // Where one chunk of each kind is while it is updated.
+  using Pointers = std::array<std::byte*, offload::kStateKinds>;
+
+  void update_unit(int unit, std::byte* weights, const std::byte* gradient);
+  void issue_ahead();
+  void issue(std::size_t chunk);
+  void update(std::size_t chunk, std::byte* weights, const std::byte* gradient);
+  void write_back(std::size_t chunk);
+  void run_adam(const Chunk& chunk, const Pointers& at);
+  bool adam_range(const Pointers& at, std::int64_t first, std::int64_t last, bool decay) const;
+  Pointers locate(std::size_t chunk) const;
+  AlignedSpan part(std::size_t chunk, offload::StateKind kind) const;
+  std::int64_t bytes_of_kind(offload::StateKind kind) const;
+
+  offload::StateStore& store_;
+  const offload::Plan& plan_;
+  WorkerSet& workers_;
+  Tracer* tracer_;
+  int track_ = 0;
+  int rank_;
+  std::vector<int> order_;
+  std::vector<std::vector<ParameterSegment>> groups_;
+  float weight_decay_;
+  Isa isa_;
+  std::vector<offload::StateKind> streamed_;  // the kinds a chunk carries through its buffer
+  std::array<Buffer, offload::kOptimizerBuffers> ring_;
+  std::unique_ptr<Stream> copies_;  // for state that lives on the device; ends before the ring
+
+  std::vector<Chunk> chunks_;             // of all units, in order
+  std::vector<std::size_t> first_chunk_;  // per position in order_; one more at the end
+  std::vector<std::uint8_t> pending_;     // per unit
+  optim::AdamStep step_;
+  io::StorageTraffic update_traffic_;
+  std::size_t issued_ = 0;   // chunks whose reads were started
+  std::size_t updated_ = 0;  // chunks
+  std::size_t applied_ = 0;  // units
+};
+
+}  // namespace strata::engine

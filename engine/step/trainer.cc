@@ -1,0 +1,229 @@
+#include "engine/step/trainer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "kernels/base/bytes.h"
+#include "kernels/base/error.h"
+
+namespace strata::engine {
+
+using offload::UpdateTime;
+
+namespace {
+
+std::vector<int> update_order(const RunSetup& setup) {
+  return setup.plan.update == UpdateTime::deferred ? first_use_order(setup.index)
+                                                   : gradient_order(setup.index);
+}
+
+std::int64_t results_bytes(const RunSetup& setup) {
+  return Device::kAlignmentBytes + setup.model.vocabulary * 4;
+}
+
+}  // namespace
+
+Trainer::Trainer(const RunSetup& setup, const TrainerParts& parts)
+    : setup_(setup),
+      parts_(parts),
+      comm_staging_(parts.comm.attach(parts.device)),
+      compute_(parts.device.make_stream("compute")),
+      store_(setup.plan, parts.device, parts.storage),
+      optimizer_({store_, parts.device, parts.workers, parts.tracer, setup.topology.rank},
+                 update_order(setup), setup.parameter_groups, setup.options.weight_decay,
+                 setup.isa),
+      gradient_store_(store_, parts.device, parts.workers, setup.isa,
+                      setup.plan.update == UpdateTime::deferred ? nullptr : &optimizer_),
+      weights_(store_, parts.device, *compute_, parts.comm, parts.failure, parts.tracer),
+      activations_(store_, parts.device, *compute_, parts.failure),
+      gradients_(setup.plan, parts.device, *compute_, parts.comm, gradient_store_, parts.failure,
+                 parts.tracer),
+      pass_(setup.shape, setup.units, setup.plan, parts.device, *compute_, weights_, activations_,
+            gradients_),
+      loader_(setup.batch, parts.device, *compute_),
+      results_(parts.device.allocate(kResultsTag, results_bytes(setup))),
+      host_results_(parts.device.allocate_pinned(kResultsTag, results_bytes(setup))),
+      access_(store_, parts.device, optimizer_.scratch()),
+      gathered_(static_cast<std::size_t>(setup.topology.world_size) * sizeof(Totals)),
+      padded_tokens_(static_cast<std::size_t>(setup.batch.seq_len)) {
+  initialise_state(access_, store_, parts.workers, setup.units, setup.options.seed,
+                   setup.topology.rank);
+  settle();
+}
+
+// Members use compute until their end, but what compute still runs uses them.
+Trainer::~Trainer() {
+  try {
+    compute_->synchronize();
+  } catch (...) {  // the run's failure, which has ended the work on every stream
+  }
+}
+
+StepResult Trainer::step(const TokenSource& data, const SampleOrder& order, std::int64_t position,
+                         double learning_rate) {
+  const int rank = setup_.topology.rank;
+  const auto batches = loader_.load(
+      data, [&](std::int64_t p) { return order.at(p); },
+      position + setup_.batch.first_sequence(rank), setup_.batch.sequences(rank));
+  zero_loss_sum();
+  gradient_store_.begin_step();
+  if (!deferred()) optimizer_.begin_step(adam_step(learning_rate, 1.0));
+  run_passes(batches);
+  const double loss_sum = read_loss_sum();
+  gradients_.drain();
+  const GradientStore::Norm norm = gradient_store_.finish();
+  StepResult result;
+  result.traffic = settle();
+
+  const Totals total = sum_over_ranks({loss_sum, norm.square_sum, norm.finite ? 1.0 : 0.0});
+  result.loss = total.loss_sum / static_cast<double>(setup_.batch.tokens_per_step());
+  result.grad_norm = std::sqrt(total.square_sum);
+  const bool finite = total.finite == setup_.topology.world_size && std::isfinite(result.loss) &&
+                      std::isfinite(result.grad_norm);
+  if (!finite && setup_.options.on_nonfinite == "stop") {
+    throw_error<TrainingError>(
+        "the loss is {} and the gradient norm {} after {} updates; lower --lr, or go on past such "
+        "steps with --on-nonfinite skip",
+        result.loss, result.grad_norm, adam_steps_);
+  }
+  result.skipped = !finite;
+  if (result.skipped) return result;
+  if (deferred()) {
+    const double clip = setup_.options.clip_norm;
+    // As torch.nn.utils.clip_grad_norm_ does.
+    const double scale = clip > 0 ? std::min(1.0, clip / (result.grad_norm + 1e-6)) : 1.0;
+    optimizer_.begin_step(adam_step(learning_rate, scale));
+    update_uncharged_ = true;
+  }
+  ++adam_steps_;
+  return result;
+}
+
+// Waits until all state is on its tier. Returns the NVMe bytes since the last call, without those
+// of a deferred update, which belong to the step before.
+io::StorageTraffic Trainer::settle() {
+  optimizer_.finish();
+  weights_.flush();
+  if (parts_.storage == nullptr) return {};
+  const io::StorageTraffic now = parts_.storage->traffic();
+  io::StorageTraffic moved{now.read_bytes - settled_.read_bytes,
+                           now.written_bytes - settled_.written_bytes};
+  settled_ = now;
+  if (update_uncharged_ && !optimizer_.any_pending()) {
+    deferred_update_traffic_ = optimizer_.update_traffic();
+    moved.read_bytes -= deferred_update_traffic_.read_bytes;
+    moved.written_bytes -= deferred_update_traffic_.written_bytes;
+    update_uncharged_ = false;
+  }
+  return moved;
+}
+
+void Trainer::run_passes(std::span<const MicroBatch> batches) {
+  const int passes = setup_.batch.passes();
+  const auto size = static_cast<std::size_t>(setup_.batch.pass_size);
+  const float scale = 1.0f / static_cast<float>(setup_.batch.tokens_per_step());
+  auto* const loss_sum = reinterpret_cast<double*>(results_.data());
+  for (int p = 0; p < passes; ++p) {
+    const std::size_t first = std::min(static_cast<std::size_t>(p) * size, batches.size());
+    const std::size_t count = std::min(size, batches.size() - first);
+    pass_.train(batches.subspan(first, count), {p == 0, p + 1 == passes}, scale, loss_sum,
+                pending_updates());
+  }
+}
+
+offload::PendingUpdates* Trainer::pending_updates() {
+  return deferred() && optimizer_.any_pending() ? &optimizer_ : nullptr;
+}
+
+optim::AdamStep Trainer::adam_step(double learning_rate, double gradient_scale) const {
+  const Options& options = setup_.options;
+  optim::AdamStep step;
+  step.method = options.optimizer == "adam" ? optim::Method::adam : optim::Method::adamw;
+  step.learning_rate = static_cast<float>(learning_rate);
+  step.beta1 = static_cast<float>(options.beta1);
+  step.beta2 = static_cast<float>(options.beta2);
+  step.epsilon = static_cast<float>(options.eps);
+  step.gradient_scale = static_cast<float>(gradient_scale);
+  step.step = adam_steps_ + 1;
+  return step;
+}
+
+void Trainer::zero_loss_sum() { compute_->fill_zero(results_.data(), sizeof(double)); }
+
+double Trainer::read_loss_sum() {
+  compute_->copy(host_results_.data(), results_.data(), sizeof(double));
+  compute_->synchronize();
+  return *host_results_.as<double>();
+}
+
+// Every rank adds the same numbers in rank order, so every rank decides alike.
+Trainer::Totals Trainer::sum_over_ranks(const Totals& mine) {
+  parts_.comm.all_gather_host(std::as_bytes(std::span(&mine, 1)), gathered_);
+  Totals total{0, 0, 0};
+  for (int r = 0; r < setup_.topology.world_size; ++r) {
+    Totals each;
+    std::memcpy(&each, gathered_.data() + static_cast<std::size_t>(r) * sizeof(Totals),
+                sizeof(Totals));
+    total.loss_sum += each.loss_sum;
+    total.square_sum += each.square_sum;
+    total.finite += each.finite;
+  }
+  return total;
+}
+
+double Trainer::evaluate(const TokenSource& data, std::int64_t sequences) {
+  const std::int64_t rank = setup_.topology.rank;
+  const std::int64_t ranks = setup_.topology.world_size;
+  const std::int64_t first = sequences * rank / ranks;
+  const std::int64_t last = sequences * (rank + 1) / ranks;
+  const std::int64_t per_pass = setup_.batch.pass_micro_batches_max() * setup_.batch.micro_batch;
+  const std::int64_t passes = ceil_div(ceil_div(sequences, ranks), per_pass);
+  auto* const loss_sum = reinterpret_cast<double*>(results_.data());
+  zero_loss_sum();
+  for (std::int64_t p = 0; p < passes; ++p) {
+    const std::int64_t from = std::min(first + p * per_pass, last);
+    const auto batches = loader_.load(
+        data, [](std::int64_t s) { return s; }, from, std::min(per_pass, last - from));
+    pass_.evaluate(batches, loss_sum, pending_updates());
+    compute_->synchronize();
+  }
+  settle();
+  const Totals total = sum_over_ranks({read_loss_sum(), 0, 0});
+  return total.loss_sum / static_cast<double>(sequences * setup_.batch.seq_len);
+}
+
+std::span<const float> Trainer::next_logits(std::span<const std::int32_t> tokens) {
+  STRATA_CHECK(!tokens.empty() && tokens.size() <= padded_tokens_.size());
+  // Later positions do not influence earlier ones, and one shape serves every length.
+  std::fill(padded_tokens_.begin(), padded_tokens_.end(), 0);
+  std::copy(tokens.begin(), tokens.end(), padded_tokens_.begin());
+  const MicroBatch batch = loader_.load_tokens(padded_tokens_);
+  std::byte* const logits = results_.data() + Device::kAlignmentBytes;
+  pass_.logits(batch, static_cast<std::int64_t>(tokens.size()) - 1,
+               reinterpret_cast<float*>(logits), pending_updates());
+  const std::int64_t bytes = setup_.model.vocabulary * 4;
+  std::byte* const host = host_results_.data() + Device::kAlignmentBytes;
+  compute_->copy(host, logits, bytes);
+  compute_->synchronize();
+  settle();
+  return {reinterpret_cast<const float*>(host), static_cast<std::size_t>(setup_.model.vocabulary)};
+}
+
+void Trainer::drain() {
+  if (optimizer_.any_pending()) pass_.gather_all(&optimizer_);
+  settle();
+}
+
+std::vector<float> Trainer::master(int unit) {
+  drain();
+  return read_master(access_, store_, unit, setup_.topology.rank);
+}
+
+void Trainer::set_master(int unit, std::span<const float> master) {
+  drain();
+  write_master(access_, store_, unit, setup_.topology.rank, master);
+  settle();
+}
+
+}  // namespace strata::engine

@@ -1,0 +1,119 @@
+// Trainer: a model, its state on the tiers, and the step. Everything is reserved at construction,
+// as planned; step() allocates nothing after the first.
+//
+// The step, with the optimizer deferred (a norm to wait for) or in backward:
+//
+//   step k:  forward (each unit's update of step k-1 just before its first use) ▸ backward ▸ norm
+//   after:   every unit is pending until its next use, an evaluation, a sample or drain()
+//
+// All ranks call the same functions in the same order. Thread contract: one thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/data/token_source.h"
+#include "engine/plan/run_setup.h"
+#include "engine/step/batch_loader.h"
+#include "engine/step/gpt2_pass.h"
+#include "engine/step/gradient_store.h"
+#include "engine/step/state_access.h"
+#include "engine/step/streaming_optimizer.h"
+#include "io/storage.h"
+#include "kernels/base/failure_latch.h"
+#include "kernels/base/trace.h"
+#include "kernels/base/worker_set.h"
+#include "kernels/device/device.h"
+#include "offload/comm/communicator.h"
+
+namespace strata::engine {
+
+// What the trainer runs on; all must outlive it. `storage` may be null when the plan has no NVMe
+// bytes, `tracer` when nothing is traced. Ops are attached to the device.
+struct TrainerParts {
+  Device& device;
+  WorkerSet& workers;
+  comm::Communicator& comm;
+  FailureLatch& failure;
+  io::Storage* storage;
+  Tracer* tracer;
+};
+
+struct StepResult {
+  double loss = 0;       // mean over the step's target tokens, all ranks
+  double grad_norm = 0;  // global, before clipping
+  bool skipped = false;  // --on-nonfinite skip
+  // NVMe bytes of the step itself, without an update that is still pending.
+  io::StorageTraffic traffic;
+};
+
+class Trainer {
+ public:
+  // Reserves everything and writes the initial state to its tiers.
+  Trainer(const RunSetup& setup, const TrainerParts& parts);
+  ~Trainer();
+
+  // Trains on sequences [position, position + global batch) of `order`.
+  StepResult step(const TokenSource& data, const SampleOrder& order, std::int64_t position,
+                  double learning_rate);
+
+  // Mean loss over the first `sequences` sequences of `data`, with every update applied.
+  double evaluate(const TokenSource& data, std::int64_t sequences);
+
+  // Logits (V) of the token after `tokens` (at most the sequence length), with every update
+  // applied. Valid until the next call of anything here.
+  std::span<const float> next_logits(std::span<const std::int32_t> tokens);
+
+  // Applies every pending update and waits until all state is on its tier.
+  void drain();
+
+  // The f32 masters of this rank's shard of a unit; both drain first.
+  std::vector<float> master(int unit);
+  void set_master(int unit, std::span<const float> master);
+
+  // Deferred: whether the last step's update is still to come, and the NVMe bytes it took once it
+  // has.
+  bool update_pending() const { return optimizer_.any_pending(); }
+  io::StorageTraffic update_traffic() const { return deferred_update_traffic_; }
+
+ private:
+  struct Totals {
+    double loss_sum;
+    double square_sum;
+    double finite;
+  };
+  Totals sum_over_ranks(const Totals& mine);
+  io::StorageTraffic settle();
+  optim::AdamStep adam_step(double learning_rate, double gradient_scale) const;
+  double read_loss_sum();
+  void zero_loss_sum();
+  void run_passes(std::span<const MicroBatch> batches);
+  offload::PendingUpdates* pending_updates();
+  bool deferred() const { return setup_.plan.update == offload::UpdateTime::deferred; }
+
+  const RunSetup& setup_;
+  TrainerParts parts_;
+  DeviceBuffer comm_staging_;
+  std::unique_ptr<Stream> compute_;
+  offload::StateStore store_;
+  StreamingOptimizer optimizer_;
+  GradientStore gradient_store_;
+  offload::WeightStreamer weights_;
+  offload::ActivationStore activations_;
+  offload::GradientSink gradients_;
+  Gpt2Pass pass_;
+  BatchLoader loader_;
+  DeviceBuffer results_;  // loss sum f64 | logits (V) f32
+  PinnedBuffer host_results_;
+  StateAccess access_;
+  std::vector<std::byte> gathered_;
+  std::vector<std::int32_t> padded_tokens_;
+  std::int64_t adam_steps_ = 0;
+  io::StorageTraffic settled_;  // of the storage, when it was last idle
+  io::StorageTraffic deferred_update_traffic_;
+  bool update_uncharged_ = false;
+};
+
+}  // namespace strata::engine

@@ -1,0 +1,243 @@
+// The option list: parsing, precedence, defaults, checks, help, and what an unknown name is told.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include "engine/options/option_list.h"
+#include "kernels/base/error.h"
+#include "tests/support/error_text.h"
+
+namespace strata::engine {
+namespace {
+
+using test::error_text;
+using test::mentions;
+
+std::string parse_error(const std::vector<std::string>& arguments) {
+  return error_text<ConfigError>([&] { parse_options(arguments); });
+}
+
+Options valid_options() {
+  Options options;
+  options.model = "gpt2-124m";
+  options.data = "text.txt";
+  options.steps = 10;
+  return options;
+}
+
+TEST(OptionList, NamesAndAliasesAreUnique) {
+  std::set<std::string> names;
+  for (const OptionSpec& spec : option_list()) {
+    EXPECT_TRUE(names.insert(spec.name).second) << spec.name;
+    EXPECT_EQ(spec.name.find('_'), std::string::npos) << spec.name;
+    for (const std::string& alias : spec.aliases) {
+      EXPECT_TRUE(names.insert(alias).second) << alias;
+      EXPECT_EQ(alias.find('-'), std::string::npos) << alias << ": aliases use underscores";
+    }
+  }
+}
+
+TEST(OptionList, EveryValueIsReadBackAsItWasWritten) {
+  const Options defaults;
+  for (const OptionSpec& spec : option_list()) {
+    Options options;
+    spec.set(options, spec.get(defaults));
+    EXPECT_EQ(spec.get(options), spec.get(defaults)) << spec.name;
+  }
+}
+
+TEST(ParseOptions, FillsFieldsOfEveryKind) {
+  const Options o = parse_options({"--model",
+                                   "gpt2-124m",
+                                   "--device-memory",
+                                   "512MiB",
+                                   "--host-memory=2GB",
+                                   "--prefetch",
+                                   "0",
+                                   "--recompute",
+                                   "off",
+                                   "--pass",
+                                   "4",
+                                   "--lr",
+                                   "6e-4",
+                                   "--lr-schedule",
+                                   "wsd",
+                                   "--warmup",
+                                   "3%",
+                                   "--no-decay",
+                                   "*.bias,ln_*",
+                                   "--seed",
+                                   "18446744073709551615",
+                                   "--sample-prompt",
+                                   "a\\nb",
+                                   "--json"});
+  EXPECT_EQ(o.model, "gpt2-124m");
+  EXPECT_EQ(o.device_memory, 512 * 1024 * 1024);
+  EXPECT_EQ(o.host_memory, 2'000'000'000);
+  EXPECT_EQ(o.prefetch, 0);
+  EXPECT_FALSE(o.recompute);
+  EXPECT_EQ(o.pass, 4);
+  EXPECT_DOUBLE_EQ(o.lr, 6e-4);
+  EXPECT_EQ(o.lr_schedule, "wsd");
+  EXPECT_EQ(o.warmup, "3%");
+  EXPECT_EQ(o.no_decay, (std::vector<std::string>{"*.bias", "ln_*"}));
+  EXPECT_EQ(o.seed, 18446744073709551615u);
+  EXPECT_EQ(o.sample_prompt, "a\nb");
+  EXPECT_TRUE(o.json);
+}
+
+TEST(ParseOptions, AutoIsAnEmptyValue) {
+  const Options o = parse_options({"--host-memory", "auto", "--pass", "auto", "--threads", "auto"});
+  EXPECT_FALSE(o.host_memory.has_value());
+  EXPECT_FALSE(o.pass.has_value());
+  EXPECT_FALSE(o.threads.has_value());
+}
+
+TEST(ParseOptions, TheLastOfTwoValuesWins) {
+  EXPECT_EQ(parse_options({"--steps", "5", "--steps", "7"}).steps, 7);
+}
+
+TEST(ParseOptions, ValuesMayLookLikeOptions) {
+  EXPECT_DOUBLE_EQ(parse_options({"--lr", "-1"}).lr, -1);  // for check_options() to refuse
+}
+
+TEST(ParseOptions, TheCommandLineWinsOverTheConfigFile) {
+  const auto path = std::filesystem::path(::testing::TempDir()) / "options_test.toml";
+  std::ofstream(path) << "steps = 5\nglobal_batch = 16  # underscores work too\n";
+  const Options o = parse_options({"--steps", "7", "--config", path.string()});
+  EXPECT_EQ(o.steps, 7);
+  EXPECT_EQ(o.global_batch, 16);
+  std::filesystem::remove(path);
+}
+
+TEST(ParseOptions, ConfigErrorsNameFileAndLine) {
+  const auto path = std::filesystem::path(::testing::TempDir()) / "options_test_bad.toml";
+  std::ofstream(path) << "steps = 5\n\nmax_grad_norm = 1\n";
+  EXPECT_PRED2(mentions, parse_error({"--config", path.string()}),
+               "options_test_bad.toml:3: unknown option 'max_grad_norm': max_grad_norm is "
+               "--clip-norm here");
+  std::ofstream(path) << "\nsteps = many\n";
+  EXPECT_PRED2(mentions, parse_error({"--config", path.string()}),
+               "options_test_bad.toml:2: steps: 'many' is not a whole number");
+  std::filesystem::remove(path);
+  EXPECT_PRED2(mentions, parse_error({"--config", path.string()}), path.string());
+}
+
+TEST(ParseOptions, UnknownOptionsSuggestWhatIsMeant) {
+  EXPECT_EQ(parse_error({"--clip-nrom", "1"}),
+            "unknown option --clip-nrom: did you mean --clip-norm?");
+  EXPECT_EQ(parse_error({"--learning_rate=1"}),
+            "unknown option --learning_rate: learning_rate is --lr here");
+  EXPECT_EQ(parse_error({"--learning-rate", "1"}),
+            "unknown option --learning-rate: learning-rate is --lr here");
+  EXPECT_PRED2(mentions, parse_error({"--gradient_accumulation_steps", "4"}), "--global-batch");
+  EXPECT_PRED2(mentions, parse_error({"--warmup_ratio", "0.03"}), "--warmup 3%");
+  EXPECT_PRED2(mentions, parse_error({"--per_device_train_batch_size", "4"}), "--micro-batch");
+  EXPECT_EQ(parse_error({"--qqqqqqqqqqqq"}),
+            "unknown option --qqqqqqqqqqqq: see strata train --help");
+}
+
+TEST(ParseOptions, BadValuesNameTheOption) {
+  EXPECT_EQ(parse_error({"--steps", "1e3"}), "--steps: '1e3' is not a whole number");
+  EXPECT_EQ(parse_error({"--steps", "99999999999999999999"}),
+            "--steps: '99999999999999999999' is too large");
+  EXPECT_EQ(parse_error({"--lr", "nan"}), "--lr: 'nan' is not a number");
+  EXPECT_PRED2(mentions, parse_error({"--host-memory", "many"}), "--host-memory: ");
+  EXPECT_EQ(parse_error({"--optimizer", "adamv"}),
+            "--optimizer: 'adamv' is not one of adamw, adam (did you mean 'adamw'?)");
+  EXPECT_PRED2(mentions, parse_error({"--warmup", "101%"}), "--warmup: '101%'");
+  EXPECT_PRED2(mentions, parse_error({"--warmup", "-1"}), "--warmup: '-1'");
+  EXPECT_PRED2(mentions, parse_error({"--sample-prompt", "\\x"}), "--sample-prompt: ");
+  EXPECT_PRED2(mentions, parse_error({"--no-decay", "a,,b"}), "--no-decay: ");
+  EXPECT_PRED2(mentions, parse_error({"--steps"}), "--steps");
+  EXPECT_PRED2(mentions, parse_error({"train.txt"}), "unexpected argument 'train.txt'");
+}
+
+struct BadOptions {
+  const char* mentions;
+  std::function<void(Options&)> spoil;
+};
+
+TEST(CheckOptions, RefusesWhatIsOutOfRangeOrContradictory) {
+  const BadOptions cases[] = {
+      {"--model", [](Options& o) { o.model.clear(); }},
+      {"--val-fraction", [](Options& o) { o.val_fraction = 0.6; }},
+      {"--val-fraction", [](Options& o) { o.val_fraction = -0.1; }},
+      {"exclude each other", [](Options& o) { o.val_data = "v.txt", o.val_fraction = 0.1; }},
+      {"--device-memory", [](Options& o) { o.device_memory = 0; }},
+      {"--host-memory", [](Options& o) { o.host_memory = 0; }},
+      {"--prefetch", [](Options& o) { o.prefetch = -1; }},
+      {"--chunk-size", [](Options& o) { o.chunk_size = 4095; }},
+      {"--global-batch", [](Options& o) { o.global_batch = 0; }},
+      {"--micro-batch", [](Options& o) { o.micro_batch = 0; }},
+      {"--micro-batch", [](Options& o) { o.micro_batch = o.global_batch + 1; }},
+      {"--pass", [](Options& o) { o.pass = 0; }},
+      {"--seq-len", [](Options& o) { o.seq_len = 0; }},
+      {"--steps", [](Options& o) { o.steps = -1; }},
+      {"exclude each other", [](Options& o) { o.epochs = 1; }},
+      {"--lr", [](Options& o) { o.lr = -1e-3; }},
+      {"--min-lr", [](Options& o) { o.min_lr = 2 * o.lr; }},
+      {"--min-lr", [](Options& o) { o.min_lr = o.lr / 2, o.lr_schedule = "constant"; }},
+      {"--warmup", [](Options& o) { o.warmup = "11"; }},
+      {"--weight-decay", [](Options& o) { o.weight_decay = -1; }},
+      {"--beta1", [](Options& o) { o.beta1 = 1; }},
+      {"--beta2", [](Options& o) { o.beta2 = -0.1; }},
+      {"--eps", [](Options& o) { o.eps = 0; }},
+      {"--clip-norm", [](Options& o) { o.clip_norm = -1; }},
+      {"--matmul-dtype", [](Options& o) { o.precision = "f32", o.matmul_dtype = "bf16"; }},
+      {"--threads", [](Options& o) { o.threads = 0; }},
+      {"--eval-every", [](Options& o) { o.eval_every = 5; }},
+      {"--eval-batches", [](Options& o) { o.eval_batches = -1; }},
+      {"--sample-tokens", [](Options& o) { o.sample_every = 5; }},
+      {"--sample-prompt", [](Options& o) { o.sample_tokens = 5, o.sample_prompt.clear(); }},
+      {"--io-timeout", [](Options& o) { o.io_timeout = 0; }},
+      {"--comm-timeout", [](Options& o) { o.comm_timeout = -1; }},
+  };
+  EXPECT_NO_THROW(check_options(valid_options()));
+  for (const BadOptions& bad : cases) {
+    Options options = valid_options();
+    bad.spoil(options);
+    EXPECT_PRED2(mentions, error_text<ConfigError>([&] { check_options(options); }), bad.mentions);
+  }
+}
+
+TEST(CheckOptions, TrainingNeedsDataAndALength) {
+  EXPECT_NO_THROW(check_training_options(valid_options()));
+  Options options = valid_options();
+  options.data.clear();
+  EXPECT_PRED2(mentions, error_text<ConfigError>([&] { check_training_options(options); }),
+               "--data");
+  options = valid_options();
+  options.steps = 0;
+  EXPECT_PRED2(mentions, error_text<ConfigError>([&] { check_training_options(options); }),
+               "--steps");
+  options.epochs = 0.5;
+  EXPECT_NO_THROW(check_training_options(options));
+}
+
+TEST(OptionsHelp, ShowsEveryOptionOnceWithItsDefaultInAHundredColumns) {
+  const std::string help = options_help("train");
+  for (const OptionSpec& spec : option_list()) {
+    const std::size_t first = help.find("  --" + spec.name + " ");
+    EXPECT_NE(first, std::string::npos) << spec.name;
+    EXPECT_EQ(help.find("\n  --" + spec.name + " ", first), std::string::npos) << spec.name;
+  }
+  EXPECT_PRED2(mentions, help, "[0.0003]");
+  EXPECT_PRED2(mentions, help, "Tiers\n");
+  std::istringstream lines(help);
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100u) << line;
+}
+
+TEST(OptionsSummary, ShowsWhatDiffersFromTheDefaults) {
+  EXPECT_EQ(options_summary(Options{}), "");
+  Options options;
+  options.host_memory = 3 * 512 * 1024 * 1024ll;
+  options.recompute = false;
+  EXPECT_EQ(options_summary(options), "host-memory = 1536MiB\nrecompute = off\n");
+}
+
+}  // namespace
+}  // namespace strata::engine
