@@ -12,7 +12,7 @@ ActivationStore::ActivationStore(StateStore& store, Device& device, Stream& comp
       compute_(compute),
       failure_(failure),
       on_device_(plan_.activations == Tier::device),
-      lookahead_(plan_.prefetch > 0 ? 1 : 0),
+      lookahead_(plan_.record_lookahead()),
       record_storing_(plan_.record_bytes.size(), 0),
       loader_("act load", failure, 4),
       storer_("act store", failure, 64) {

@@ -6,6 +6,7 @@
 #include "kernels/base/bytes.h"
 #include "kernels/base/error.h"
 #include "kernels/device/device.h"
+#include "offload/plan_traffic.h"
 
 namespace strata::offload {
 
@@ -37,7 +38,7 @@ class Planner {
       }
     }
     plan_schedule();
-    count_traffic();
+    plan_.traffic = count_traffic(input_, plan_);
     return {true, std::move(plan_), {}};
   }
 
@@ -57,12 +58,6 @@ class Planner {
       }
     }
     plan_.buffers.push_back({tier, std::move(tag), bytes});
-  }
-
-  std::int64_t state_bytes(const UnitPlan& unit, StateKind kind) const {
-    const std::int64_t each = kind == StateKind::gradients ? unit.gradient_element_bytes
-                                                           : element_bytes(kind, input_.dtypes);
-    return unit.shard_elements * each;
   }
 
   std::int64_t shard_elements_max() const { return plan_.unit_elements_max / input_.world_size; }
@@ -121,8 +116,7 @@ class Planner {
       all += round_up(bytes, kPageBytes);
       plan_.record_slot_bytes = std::max(plan_.record_slot_bytes, round_up(bytes, kPageBytes));
     }
-    const int lookahead = input_.prefetch > 0 ? 1 : 0;
-    const int slots = record_slots_needed(input_.record_walk, lookahead) + 1;
+    const int slots = record_slots_needed(input_.record_walk, plan_.record_lookahead()) + 1;
     const std::int64_t in_slots = slots * plan_.record_slot_bytes;
     Tier tier = Tier::nvme;
     if (input_.placement.activations) {
@@ -147,7 +141,7 @@ class Planner {
     for (const StateKind kind : kPlacementOrder) {
       const auto wanted = input_.placement.states[static_cast<std::size_t>(kind)];
       for (UnitPlan& unit : plan_.units) {
-        const std::int64_t bytes = state_bytes(unit, kind);
+        const std::int64_t bytes = plan_.shard_bytes(unit, kind);
         Tier tier = Tier::nvme;
         if (wanted) {
           tier = *wanted;
@@ -163,102 +157,12 @@ class Planner {
   }
 
   void plan_schedule() {
-    std::vector<std::uint8_t> needs_slot;
-    for (const UnitPlan& unit : plan_.units) {
-      needs_slot.push_back(input_.world_size > 1 || unit.tier(StateKind::weights) != Tier::device);
-    }
-    plan_.uses = schedule_slots(input_.uses, needs_slot, plan_.weight_slots, input_.prefetch);
+    plan_.uses =
+        schedule_slots(input_.uses, plan_.gathered_units(), plan_.weight_slots, input_.prefetch);
     if (plan_.activations != Tier::device) {
       plan_.accesses =
           schedule_records(input_.record_walk, static_cast<int>(input_.record_bytes.size()),
-                           plan_.record_slots, input_.prefetch > 0 ? 1 : 0);
-    }
-  }
-
-  void count_traffic() {
-    count_weights();
-    count_updates();
-    count_gradients();
-    count_activations();
-  }
-
-  PhaseTraffic& traffic(Phase phase) { return plan_.traffic[static_cast<std::size_t>(phase)]; }
-
-  void read_nvme(Phase phase, const UnitPlan& unit, StateKind kind) {
-    if (unit.tier(kind) == Tier::nvme) traffic(phase).nvme_read_bytes += state_bytes(unit, kind);
-  }
-  void write_nvme(Phase phase, const UnitPlan& unit, StateKind kind) {
-    if (unit.tier(kind) == Tier::nvme) traffic(phase).nvme_written_bytes += state_bytes(unit, kind);
-  }
-
-  void count_weights() {
-    for (std::size_t i = 0; i < plan_.uses.size(); ++i) {
-      const ScheduledUse& use = plan_.uses[i];
-      if (use.hit) continue;
-      const Phase phase =
-          static_cast<std::int64_t>(i) < input_.forward_uses ? Phase::forward : Phase::backward;
-      const UnitPlan& unit = plan_.units[static_cast<std::size_t>(use.unit)];
-      const std::int64_t bytes = state_bytes(unit, StateKind::weights);
-      for (int pass = 0; pass < input_.passes; ++pass) {
-        read_nvme(phase, unit, StateKind::weights);
-        if (plan_.world_size > 1 || unit.tier(StateKind::weights) != Tier::device) {
-          traffic(phase).to_device_bytes += bytes;
-        }
-        traffic(phase).gathered_bytes += bytes * (input_.world_size - 1);
-      }
-    }
-  }
-
-  void count_updates() {
-    const bool deferred = input_.update == UpdateTime::deferred;
-    const Phase phase = deferred ? Phase::forward : Phase::backward;
-    for (const UnitPlan& unit : plan_.units) {
-      for (const StateKind kind :
-           {StateKind::weights, StateKind::remainder, StateKind::moment1, StateKind::moment2}) {
-        const std::int64_t bytes = state_bytes(unit, kind);
-        traffic(phase).optimizer_bytes += 2 * bytes;
-        // Deferred, the gather that applies the update has read the weights already.
-        if (!(deferred && kind == StateKind::weights)) read_nvme(phase, unit, kind);
-        write_nvme(phase, unit, kind);
-        if (unit.tier(kind) == Tier::device) {
-          traffic(phase).from_device_bytes += bytes;
-          traffic(phase).to_device_bytes += bytes;
-        }
-      }
-      traffic(phase).optimizer_bytes += unit.shard_elements * bytes_of(input_.dtypes.gradients);
-    }
-  }
-
-  void count_gradients() {
-    PhaseTraffic& backward = traffic(Phase::backward);
-    for (std::size_t i = 0; i < plan_.units.size(); ++i) {
-      const UnitPlan& unit = plan_.units[i];
-      const int contributions = input_.units[i].gradient_contributions * input_.passes;
-      const std::int64_t shard_bytes = unit.shard_elements * 4;
-      backward.from_device_bytes += contributions * shard_bytes;
-      backward.reduced_bytes += contributions * shard_bytes * (input_.world_size - 1);
-      if (unit.tier(StateKind::gradients) != Tier::nvme) continue;
-      backward.nvme_written_bytes += (contributions - 1) * shard_bytes;  // partial sums, f32
-      backward.nvme_read_bytes += (contributions - 1) * shard_bytes;
-      if (input_.update == UpdateTime::deferred) {
-        const std::int64_t final_bytes = unit.shard_elements * bytes_of(input_.dtypes.gradients);
-        backward.nvme_written_bytes += final_bytes;
-        traffic(Phase::forward).nvme_read_bytes += final_bytes;
-      }
-    }
-  }
-
-  void count_activations() {
-    for (const ScheduledAccess& access : plan_.accesses) {
-      PhaseTraffic& phase =
-          traffic(access.access.turn < input_.backward_turn ? Phase::forward : Phase::backward);
-      const auto record = static_cast<std::size_t>(access.access.record);
-      const std::int64_t bytes = round_up(input_.record_bytes[record], kPageBytes) * input_.passes;
-      if (access.load) phase.to_device_bytes += bytes;
-      if (access.store) phase.from_device_bytes += bytes;
-      if (plan_.activations != Tier::nvme) continue;
-      if (access.load) phase.nvme_read_bytes += bytes;
-      if (access.store) phase.nvme_written_bytes += bytes;
+                           plan_.record_slots, plan_.record_lookahead());
     }
   }
 
@@ -301,6 +205,19 @@ std::int64_t Plan::total_bytes(Tier tier) const {
     if (buffer.tier == tier) total += buffer.bytes;
   }
   return total;
+}
+
+std::int64_t Plan::shard_bytes(const UnitPlan& unit, StateKind kind) const {
+  return unit.shard_elements *
+         (kind == StateKind::gradients ? unit.gradient_element_bytes : element_bytes(kind, dtypes));
+}
+
+std::vector<std::uint8_t> Plan::gathered_units() const {
+  std::vector<std::uint8_t> gathered;
+  for (const UnitPlan& unit : units) {
+    gathered.push_back(world_size > 1 || unit.tier(StateKind::weights) != Tier::device);
+  }
+  return gathered;
 }
 
 std::int64_t Plan::nvme_read_bytes() const {

@@ -101,6 +101,13 @@ struct Plan {
   std::int64_t host_memory_bytes = 0;
 
   std::int64_t total_bytes(Tier tier) const;
+  // Of one state of this rank's shard, as stored.
+  std::int64_t shard_bytes(const UnitPlan& unit, StateKind kind) const;
+  // Per unit: whether it is gathered into a slot. Weights that live whole on the device are used
+  // where they are.
+  std::vector<std::uint8_t> gathered_units() const;
+  // Turns that activation records are loaded ahead of their use.
+  int record_lookahead() const { return prefetch > 0 ? 1 : 0; }
   std::int64_t nvme_read_bytes() const;  // of a step
   std::int64_t nvme_written_bytes() const;
   const PhaseTraffic& phase(Phase phase) const { return traffic[static_cast<std::size_t>(phase)]; }

@@ -5,15 +5,6 @@
 
 namespace strata::offload {
 
-namespace {
-
-std::int64_t shard_bytes(const Plan& plan, const UnitPlan& unit, StateKind kind) {
-  return unit.shard_elements * (kind == StateKind::gradients ? unit.gradient_element_bytes
-                                                             : element_bytes(kind, plan.dtypes));
-}
-
-}  // namespace
-
 StateStore::StateStore(const Plan& plan, Device& device, io::Storage* storage)
     : plan_(plan), storage_(storage), offsets_(plan.units.size()) {
   std::int64_t nvme_bytes = 0;
@@ -24,7 +15,7 @@ StateStore::StateStore(const Plan& plan, Device& device, io::Storage* storage)
       const Tier tier = plan.units[u].tier(kind);
       std::int64_t& end = tier == Tier::nvme ? nvme_bytes : used[static_cast<std::size_t>(tier)];
       offsets_[u][static_cast<std::size_t>(k)] = end;
-      end += shard_bytes(plan, plan.units[u], kind);
+      end += plan.shard_bytes(plan.units[u], kind);
     }
     if (used[0] > 0) {
       device_[static_cast<std::size_t>(k)] = device.allocate(name_of(kind), used[0]);
@@ -45,7 +36,7 @@ StateStore::StateStore(const Plan& plan, Device& device, io::Storage* storage)
 AlignedSpan StateStore::host(int unit, StateKind kind) const {
   STRATA_CHECK(tier(unit, kind) == Tier::host);
   return host_[static_cast<std::size_t>(kind)].span(offset(unit, kind),
-                                                    shard_bytes(plan_, this->unit(unit), kind));
+                                                    plan_.shard_bytes(this->unit(unit), kind));
 }
 
 std::byte* StateStore::device(int unit, StateKind kind) const {

@@ -42,6 +42,7 @@ class MatmulSeconds {
 struct ComputeSeconds {
   double forward = 0;
   double backward = 0;  // with recompute
+  double flops = 0;     // useful ones: no recompute
 };
 
 ComputeSeconds compute_seconds(const RunSetup& setup, const MachineRates& rates) {
@@ -64,9 +65,7 @@ ComputeSeconds compute_seconds(const RunSetup& setup, const MachineRates& rates)
   const double block_forward = matmul.of(blocks, MatmulKind::forward);
   const double block_backward = matmul.of(blocks, MatmulKind::backward_input) +
                                 matmul.of(blocks, MatmulKind::backward_weight);
-  const auto heads = head.matmul_shapes();  // one chunk of each size
-  const double chunks = head.forward_flops(batch) / rates.matmul_peak_flops_per_s();
-  const double head_share = chunks;
+  const double head_share = head.forward_flops(batch) / rates.matmul_peak_flops_per_s();
 
   ComputeSeconds seconds;
   seconds.forward = layers * (block_forward + attention) + head_share;
@@ -77,6 +76,7 @@ ComputeSeconds compute_seconds(const RunSetup& setup, const MachineRates& rates)
         matmul.of({MatmulKind::forward, setup.model.hidden, 4 * setup.model.hidden, batch.rows()});
     seconds.backward += layers * (block_forward - last + attention);
   }
+  seconds.flops = 3 * (layers * block.forward_flops(batch) + head.forward_flops(batch));
   return seconds;
 }
 
@@ -107,11 +107,7 @@ StepBound step_bound(const RunSetup& setup, const MachineRates& rates) {
   }
   bound.phases[0].cores_s += compute.forward;
   bound.phases[1].cores_s += compute.backward;
-  const models::Batch batch{setup.batch.sequences(setup.topology.rank), setup.batch.seq_len};
-  const models::Gpt2Block block(setup.model, setup.shape.precision, batch);
-  const models::Gpt2Head head(setup.model, setup.shape.precision, setup.shape.micro_batch);
-  bound.flops = 3 * (static_cast<double>(setup.model.layers) * block.forward_flops(batch) +
-                     head.forward_flops(batch));
+  bound.flops = compute.flops;
   return bound;
 }
 

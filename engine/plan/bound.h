@@ -3,8 +3,8 @@
 //
 // Resources: the drive (reads and writes share it), and the cores as one resource (matmuls at the
 // measured rate of their shape, the optimizer and the cpu device's copies at memory speed).
-// Recompute is part of backward. Not counted: elementwise passes, attention's softmax, checksums,
-// the network; so the bound is lower than what a perfect program would reach.
+// Recompute is part of backward. Not counted: elementwise passes, attention's softmax, the
+// network; so the bound is lower than what a perfect program would reach.
 #pragma once
 
 #include <array>

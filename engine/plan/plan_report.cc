@@ -82,8 +82,10 @@ std::string run_description(const RunSetup& setup) {
 
 std::string plan_table(const RunSetup& setup) {
   const Plan& plan = setup.plan;
+  const bool several = plan.world_size > 1;
   std::string out =
-      fmt::format("{:<24}{:>12}{:>12}{:>12}\n", "bytes held", "device", "host", "NVMe");
+      fmt::format("{:<24}{:>12}{:>12}{:>12}\n", several ? "bytes held by a rank" : "bytes held",
+                  "device", "host", "NVMe");
   for (const std::string& kind : kinds_of(plan)) {
     out += fmt::format("  {:<22}", kind);
     for (const Tier tier : kAllTiers) {
@@ -102,7 +104,9 @@ std::string plan_table(const RunSetup& setup) {
       out += fmt::format("{:>12}", cell(ranks * plan.total_bytes(tier)));
     }
   }
-  out += fmt::format("\n\n{:<24}{:>12}{:>12}\n", "bytes moved per step", "forward", "backward");
+  out += fmt::format("\n\n{:<24}{:>12}{:>12}\n",
+                     several ? "moved per step by a rank" : "bytes moved per step", "forward",
+                     "backward");
   for (const Link& link : kLinks) {
     const std::int64_t forward = plan.phase(Phase::forward).*link.bytes;
     const std::int64_t backward = plan.phase(Phase::backward).*link.bytes;

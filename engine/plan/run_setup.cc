@@ -62,8 +62,8 @@ std::vector<PlannedBuffer> fixed_buffers(const RunSetup& setup,
       {Tier::host, kTokensTag, token_bytes},
       {Tier::device, kResultsTag, result_bytes},
       {Tier::host, kResultsTag, result_bytes},
-      {Tier::device, "communication", comm_staging.device},
-      {Tier::host, "communication", comm_staging.host}};
+      {Tier::device, "collective staging", comm_staging.device},
+      {Tier::host, "collective staging", comm_staging.host}};
   buffers.insert(buffers.end(), more.begin(), more.end());
   return buffers;
 }

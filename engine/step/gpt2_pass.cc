@@ -96,17 +96,12 @@ const Gpt2Pass::Walk& Gpt2Pass::walk(WalkKind kind, std::size_t micro_batches) {
   WalkShape shape = walk_shape_;
   shape.micro_batches = count;
   Walk walk{kind, count, {}, {}};
-  std::vector<std::uint8_t> needs_slot;
-  for (const offload::UnitPlan& unit : plan_.units) {
-    needs_slot.push_back(plan_.world_size > 1 ||
-                         unit.tier(offload::StateKind::weights) != offload::Tier::device);
-  }
-  walk.uses = offload::schedule_slots(unit_walk(index_, kind).uses, needs_slot, plan_.weight_slots,
-                                      plan_.prefetch);
+  walk.uses = offload::schedule_slots(unit_walk(index_, kind).uses, plan_.gathered_units(),
+                                      plan_.weight_slots, plan_.prefetch);
   if (plan_.activations != offload::Tier::device) {
     walk.accesses =
         offload::schedule_records(record_walk(shape, kind).accesses, record_count(shape),
-                                  plan_.record_slots, plan_.prefetch > 0 ? 1 : 0);
+                                  plan_.record_slots, plan_.record_lookahead());
   }
   return walks_.emplace_back(std::move(walk));
 }

@@ -1,0 +1,14 @@
+// The bytes that a step moves over each link, counted from a plan's placement and schedules.
+#pragma once
+
+#include <array>
+
+#include "offload/plan.h"
+
+namespace strata::offload {
+
+// `plan` is complete but for its traffic. Of one rank and one step; a smaller last pass is counted
+// as a full one.
+std::array<PhaseTraffic, kPhases> count_traffic(const PlanInput& input, const Plan& plan);
+
+}  // namespace strata::offload
