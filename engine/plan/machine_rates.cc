@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "kernels/base/bytes.h"
+#include "kernels/base/error.h"
 
 namespace strata::engine {
 
@@ -41,6 +42,12 @@ void choose_matmuls(const RunSetup& setup, CpuDevice& device, comm::Communicator
   std::optional<Dtype> forced;
   if (setup.options.matmul_dtype != "auto") {
     forced = setup.options.matmul_dtype == "f32" ? Dtype::f32 : Dtype::bf16;
+  }
+  if (forced == Dtype::bf16 && !ops::multiplies_bf16(device)) {
+    throw_error<ConfigError>(
+        "--matmul-dtype bf16: {} cannot multiply bf16 on this machine or with this --isa; use f32 "
+        "or auto",
+        ops::matmul_library());
   }
   const std::vector<ops::MatmulShape> shapes = matmul_shapes(setup.shape);
   rates.matmuls.resize(shapes.size());
@@ -80,7 +87,9 @@ void measure_storage(const RunSetup& setup, CpuDevice& device, io::Storage& stor
   const std::int64_t piece =
       std::min({kMiB, room / kInFlight, storage.capacity_bytes()}) / kPageBytes * kPageBytes;
   if (piece == 0) return;
-  const std::int64_t pieces = std::min<std::int64_t>(96 * kMiB, storage.capacity_bytes()) / piece;
+  constexpr std::int64_t kMeasuredBytes = 128 * kMiB;  // a small store is gone over several times
+  const std::int64_t pieces = kMeasuredBytes / piece;
+  const std::int64_t places = storage.capacity_bytes() / piece;
   const PinnedBuffer buffer = device.allocate_pinned("measurement", kInFlight * piece);
   std::memset(buffer.data(), 0x5A, static_cast<std::size_t>(buffer.bytes()));
   const auto bytes_per_s = [&](auto&& transfer) {
@@ -89,7 +98,7 @@ void measure_storage(const RunSetup& setup, CpuDevice& device, io::Storage& stor
     for (std::int64_t i = 0; i < pieces; ++i) {
       io::IoGroup& group = groups[static_cast<std::size_t>(i % kInFlight)];
       group.wait();
-      transfer(i * piece, buffer.span(i % kInFlight * piece, piece), group);
+      transfer(i % places * piece, buffer.span(i % kInFlight * piece, piece), group);
     }
     for (io::IoGroup& group : groups) group.wait();
     return static_cast<double>(pieces * piece) / watch.seconds();

@@ -62,6 +62,20 @@ void raise_together(comm::Communicator& comm, std::exception_ptr mine) {
                       first->exit_code);
 }
 
+void require_same(comm::Communicator& comm, std::string_view text) {
+  std::uint64_t mine = 0xCBF29CE484222325u;  // FNV-1a
+  for (const char c : text) mine = (mine ^ static_cast<unsigned char>(c)) * 0x100000001B3u;
+  std::vector<std::uint64_t> all(static_cast<std::size_t>(comm.world_size()));
+  comm.all_gather_host(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
+  const auto other =
+      std::find_if(all.begin(), all.end(), [&](auto hash) { return hash != all[0]; });
+  if (other == all.end()) return;
+  throw AgreedFailure(
+      fmt::format("rank {} has other options or data than rank 0; give all ranks the same",
+                  other - all.begin()),
+      kExitUsage);
+}
+
 int run_on_ranks(const std::function<Options()>& read_options,
                  const std::function<int(const Options&, Ranks&)>& command) {
   std::string binding = undo_default_binding();

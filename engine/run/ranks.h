@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 
@@ -47,6 +48,10 @@ class AgreedFailure : public Error {
 // Collective. `mine` is this rank's failure, or null. Throws on all ranks if any has one: itself
 // with one rank, otherwise an AgreedFailure that names the first rank, unless all say the same.
 void raise_together(comm::Communicator& comm, std::exception_ptr mine);
+
+// Collective. Throws an AgreedFailure on all ranks when `text` is not the same on all: ranks that
+// disagree about the mathematics would train different models, or wait for each other.
+void require_same(comm::Communicator& comm, std::string_view text);
 
 // Runs `work`, which is not collective, on every rank and returns its result if it succeeds on all;
 // otherwise throws as raise_together().

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "engine/options/option_list.h"
 #include "engine/run/text_file.h"
@@ -21,11 +22,17 @@ nlohmann::ordered_json json_value(const std::string& text) {
   return is_plain && value.dump() == text ? value : nlohmann::ordered_json(text);
 }
 
-// The highest of the directories on the way to `path` that does not exist.
-fs::path topmost_missing(const fs::path& path) {
-  fs::path missing = path;
-  while (missing.has_parent_path() && !fs::exists(missing.parent_path())) {
-    missing = missing.parent_path();
+constexpr const char* kOptionsFile = "options.json";
+constexpr const char* kPlanFile = "plan.json";
+constexpr const char* kArithmeticFile = "arithmetic.json";
+constexpr const char* kLogFile = "log.jsonl";
+
+// `path` and the directories on the way to it that do not exist, deepest first.
+std::vector<fs::path> missing_directories(fs::path path) {
+  std::vector<fs::path> missing;
+  while (!path.empty() && !fs::exists(path)) {
+    missing.push_back(path);
+    path = path.parent_path();
   }
   return missing;
 }
@@ -49,28 +56,31 @@ void check_run_folder(const std::string& path) {
 
 RunFolder::RunFolder(std::string path) : path_(std::move(path)) {
   check_run_folder(path_);
-  if (fs::exists(path_)) return;
-  created_ = topmost_missing(fs::path(path_).lexically_normal());
+  for (const fs::path& directory : missing_directories(fs::path(path_).lexically_normal())) {
+    created_.push_back(directory.string());
+  }
   std::error_code error;
   fs::create_directories(path_, error);
   if (error) {
-    std::error_code ignored;
-    fs::remove_all(created_, ignored);
+    remove_what_is_ours();
     throw_error<IoError>("create the folder of --run {}: {}", path_, error.message());
   }
 }
 
 RunFolder::~RunFolder() {
-  if (kept_) return;
-  std::error_code ignored;
-  if (!created_.empty()) {
-    fs::remove_all(created_, ignored);
-    return;
-  }
-  for (const auto& entry : fs::directory_iterator(path_, ignored)) {
-    fs::remove_all(entry.path(), ignored);
-  }
+  if (!kept_) remove_what_is_ours();
 }
+
+// Other runs may have put theirs beside ours meanwhile: files by name, and only empty directories.
+void RunFolder::remove_what_is_ours() noexcept {
+  std::error_code ignored;
+  for (const char* const name : {kOptionsFile, kPlanFile, kArithmeticFile, kLogFile}) {
+    fs::remove(fs::path(path_) / name, ignored);
+  }
+  for (const std::string& directory : created_) fs::remove(directory, ignored);
+}
+
+std::string RunFolder::log_path() const { return path_ + "/" + kLogFile; }
 
 void RunFolder::write_options(const Options& options) {
   nlohmann::ordered_json object;
@@ -78,12 +88,13 @@ void RunFolder::write_options(const Options& options) {
     object[spec.name] = spec.is_flag ? nlohmann::ordered_json(spec.get(options) == "on")
                                      : json_value(spec.get(options));
   }
-  write_file("options.json", object.dump(2) + "\n");
+  write_file(kOptionsFile,
+             object.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
 }
 
-void RunFolder::write_plan(std::string_view json) { write_file("plan.json", json); }
+void RunFolder::write_plan(std::string_view json) { write_file(kPlanFile, json); }
 
-void RunFolder::write_arithmetic(std::string_view json) { write_file("arithmetic.json", json); }
+void RunFolder::write_arithmetic(std::string_view json) { write_file(kArithmeticFile, json); }
 
 void RunFolder::write_file(const std::string& name, std::string_view text) {
   TextFile(path_ + "/" + name).write(text);

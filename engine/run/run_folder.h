@@ -3,6 +3,7 @@
 //
 //   created ──keep()──▶ kept        (destroyed before keep(): the folder is removed again)
 //
+// Only its own files and directories that are empty are ever removed.
 // Rank 0 has one, made once everything else is validated, and keeps it at the first finished step,
 // so that a run that fails before leaves nothing behind. It must outlive what writes into the
 // folder.
@@ -10,6 +11,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "engine/options/options.h"
 
@@ -37,14 +39,15 @@ class RunFolder {
   void keep() noexcept { kept_ = true; }
 
   const std::string& path() const { return path_; }
-  std::string log_path() const { return path_ + "/log.jsonl"; }
+  std::string log_path() const;
 
  private:
   void write_file(const std::string& name, std::string_view text);
 
+  void remove_what_is_ours() noexcept;
+
   std::string path_;
-  std::string
-      created_;  // the topmost directory that had to be made; empty: `path` was there, empty
+  std::vector<std::string> created_;  // directories, deepest first
   bool kept_ = false;
 };
 

@@ -29,7 +29,24 @@ struct Piece {
 }  // namespace
 
 StateAccess::StateAccess(offload::StateStore& store, Device& device, AlignedSpan scratch)
-    : store_(store), copies_(device.make_stream("state copy")), scratch_(scratch) {}
+    : store_(store), copies_(device.make_stream("state copy")) {
+  const auto count = static_cast<std::int64_t>(parts_.size());
+  const std::int64_t bytes = scratch.bytes() / count / kPageBytes * kPageBytes;
+  for (std::int64_t i = 0; i < count; ++i) {
+    parts_[static_cast<std::size_t>(i)].memory = scratch.sub(i * bytes, bytes);
+  }
+}
+
+StateAccess::Part& StateAccess::take_part() {
+  Part& part = parts_[taken_++ % parts_.size()];
+  part.transfer.wait();
+  STRATA_CHECK(part.memory.bytes() > 0, "no scratch memory for state outside host memory");
+  return part;
+}
+
+void StateAccess::flush() {
+  for (Part& part : parts_) part.transfer.wait();
+}
 
 void StateAccess::read(int unit, StateKind kind, std::int64_t offset_bytes,
                        std::span<std::byte> destination) {
@@ -39,14 +56,15 @@ void StateAccess::read(int unit, StateKind kind, std::int64_t offset_bytes,
                 destination.size());
     return;
   }
+  flush();
   while (!destination.empty()) {
+    Part& part = take_part();
     const auto bytes =
-        std::min<std::int64_t>(static_cast<std::int64_t>(destination.size()), scratch_.bytes());
-    const AlignedSpan piece = scratch_.sub(0, bytes);
+        std::min<std::int64_t>(static_cast<std::int64_t>(destination.size()), part.memory.bytes());
+    const AlignedSpan piece = part.memory.sub(0, bytes);
     if (tier == Tier::nvme) {
-      io::IoGroup group;
-      store_.read(unit, kind, offset_bytes, piece, group);
-      group.wait();
+      store_.read(unit, kind, offset_bytes, piece, part.transfer);
+      part.transfer.wait();
     } else {
       copies_->copy(piece.data(), store_.device(unit, kind) + offset_bytes, bytes);
       copies_->synchronize();
@@ -65,14 +83,13 @@ void StateAccess::write(int unit, StateKind kind, std::int64_t offset_bytes,
     return;
   }
   while (!source.empty()) {
+    Part& part = take_part();
     const auto bytes =
-        std::min<std::int64_t>(static_cast<std::int64_t>(source.size()), scratch_.bytes());
-    const AlignedSpan piece = scratch_.sub(0, bytes);
+        std::min<std::int64_t>(static_cast<std::int64_t>(source.size()), part.memory.bytes());
+    const AlignedSpan piece = part.memory.sub(0, bytes);
     std::memcpy(piece.data(), source.data(), static_cast<std::size_t>(bytes));
     if (tier == Tier::nvme) {
-      io::IoGroup group;
-      store_.write(unit, kind, offset_bytes, piece, group);
-      group.wait();
+      store_.write(unit, kind, offset_bytes, piece, part.transfer);
     } else {
       copies_->copy(store_.device(unit, kind) + offset_bytes, piece.data(), bytes);
       copies_->synchronize();
@@ -119,6 +136,7 @@ void initialise_state(StateAccess& access, offload::StateStore& store, WorkerSet
       put(StateKind::moment2, piece.zeros);
     }
   }
+  access.flush();
 }
 
 namespace {
@@ -158,6 +176,7 @@ void write_master(StateAccess& access, const offload::StateStore& store, int uni
   std::copy(master.begin(), master.end(), padded.begin());
   if (store.plan().dtypes.weights == Dtype::f32) {
     access.write(unit, StateKind::weights, 0, std::as_bytes(std::span(padded)));
+    access.flush();
     return;
   }
   std::vector<bf16> weight(shard);
@@ -169,6 +188,7 @@ void write_master(StateAccess& access, const offload::StateStore& store, int uni
   }
   access.write(unit, StateKind::weights, 0, std::as_bytes(std::span(weight)));
   access.write(unit, StateKind::remainder, 0, std::as_bytes(std::span(remainder)));
+  access.flush();
 }
 
 }  // namespace strata::engine

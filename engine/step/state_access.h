@@ -2,7 +2,9 @@
 // initial state, and what reads weights for people and tests. Not the step's path.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -19,16 +21,26 @@ class StateAccess {
   // memory.
   StateAccess(offload::StateStore& store, Device& device, AlignedSpan scratch);
 
-  // Any range of a shard, in bytes; blocks until done.
+  // Any range of a shard, in bytes. read() blocks until done; write() copies the source and goes on
+  // while NVMe writes: flush() waits for all of them.
   void read(int unit, offload::StateKind kind, std::int64_t offset_bytes,
             std::span<std::byte> destination);
   void write(int unit, offload::StateKind kind, std::int64_t offset_bytes,
              std::span<const std::byte> source);
+  void flush();
 
  private:
+  struct Part {  // of the scratch memory: one transfer under way
+    AlignedSpan memory;
+    io::IoGroup transfer;
+  };
+  // The next part, idle.
+  Part& take_part();
+
   offload::StateStore& store_;
   std::unique_ptr<Stream> copies_;
-  AlignedSpan scratch_;
+  std::array<Part, 4> parts_;
+  std::size_t taken_ = 0;
 };
 
 // Fills this rank's shards: weights and remainders from the model's initial values, zero moments.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <exception>
 
 #include "kernels/base/bytes.h"
 #include "kernels/base/error.h"
@@ -12,6 +13,9 @@ namespace strata::engine {
 using offload::UpdateTime;
 
 namespace {
+
+// --on-nonfinite skip is for a bad batch, not for a model that has diverged.
+constexpr std::int64_t kSkippedInARowMax = 20;
 
 std::vector<int> update_order(const RunSetup& setup) {
   return setup.plan.update == UpdateTime::deferred ? first_use_order(setup.index)
@@ -54,6 +58,10 @@ Trainer::Trainer(const RunSetup& setup, const TrainerParts& parts)
 
 // Members use compute until their end, but what compute still runs uses them.
 Trainer::~Trainer() {
+  // Threads that wait for this one, when it left in the middle of a pass, are to stop waiting.
+  if (std::uncaught_exceptions() > 0) {
+    parts_.failure.set(std::make_exception_ptr(Error("the run has ended")));
+  }
   try {
     compute_->synchronize();
   } catch (...) {  // the run's failure, which has ended the work on every stream
@@ -88,7 +96,15 @@ StepResult Trainer::step(const TokenSource& data, const SampleOrder& order, std:
         result.loss, result.grad_norm, adam_steps_);
   }
   result.skipped = !finite;
-  if (result.skipped) return result;
+  if (result.skipped) {
+    if (++skipped_in_a_row_ == kSkippedInARowMax) {
+      throw_error<TrainingError>(
+          "{} steps in a row had a loss or gradient that is not finite; lower --lr",
+          kSkippedInARowMax);
+    }
+    return result;
+  }
+  skipped_in_a_row_ = 0;
   if (deferred()) {
     const double clip = setup_.options.clip_norm;
     // As torch.nn.utils.clip_grad_norm_ does.

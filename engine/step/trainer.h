@@ -111,6 +111,7 @@ class Trainer {
   std::vector<std::byte> gathered_;
   std::vector<std::int32_t> padded_tokens_;
   std::int64_t adam_steps_ = 0;
+  std::int64_t skipped_in_a_row_ = 0;
   io::StorageTraffic settled_;  // of the storage, when it was last idle
   io::StorageTraffic deferred_update_traffic_;
   bool update_uncharged_ = false;

@@ -149,6 +149,10 @@ void set_matmul_choices(CpuDevice& device, std::vector<MatmulChoice> choices,
   state.default_arithmetic = default_arithmetic;
 }
 
+bool multiplies_bf16(CpuDevice& device) {
+  return cpu::matmul_state(device).gemms.multiplies_bf16();
+}
+
 std::string matmul_library() { return cpu::library_description(); }
 
 }  // namespace strata::ops

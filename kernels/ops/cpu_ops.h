@@ -64,6 +64,9 @@ std::vector<MatmulChoice> measure_matmuls(CpuDevice& device, std::span<const Mat
 void set_matmul_choices(CpuDevice& device, std::vector<MatmulChoice> choices,
                         Dtype default_arithmetic);
 
+// Whether bf16 operands can be multiplied as bf16 here; otherwise everything is f32.
+bool multiplies_bf16(CpuDevice& device);
+
 // Name and version of the library that multiplies, and the instruction set it uses.
 std::string matmul_library();
 
