@@ -39,8 +39,14 @@ Tier parse_tier(std::string_view text) {
 
 Placement parse_placement(std::string_view text) {
   Placement placement;
-  const auto set = [&](StateKind kind, Tier tier) {
-    placement.states[static_cast<std::size_t>(kind)] = tier;
+  std::optional<Tier> rest;
+  std::string_view kind;
+  const auto set_once = [&](std::optional<Tier>& place, Tier tier) {
+    if (place) throw_error<ConfigError>("'{}' is given twice", kind);
+    place = tier;
+  };
+  const auto set = [&](StateKind state, Tier tier) {
+    set_once(placement.states[static_cast<std::size_t>(state)], tier);
   };
   while (!text.empty()) {
     const std::string_view part = text.substr(0, text.find(','));
@@ -49,7 +55,7 @@ Placement parse_placement(std::string_view text) {
     if (equals == std::string_view::npos) {
       throw_error<ConfigError>("'{}' is not KIND=TIER, as in weights=host,moments=nvme", part);
     }
-    const std::string_view kind = part.substr(0, equals);
+    kind = part.substr(0, equals);
     const Tier tier = parse_tier(part.substr(equals + 1));
     if (kind == "weights") {
       set(StateKind::weights, tier);
@@ -61,11 +67,16 @@ Placement parse_placement(std::string_view text) {
     } else if (kind == "gradients") {
       set(StateKind::gradients, tier);
     } else if (kind == "all") {
-      placement.states.fill(tier);
+      set_once(rest, tier);
+    } else if (kind == "activations") {
+      throw ConfigError("activations are no state; --activations has their tier");
     } else {
       throw_error<ConfigError>(
           "'{}' is not a kind of state; use weights, remainder, moments, gradients or all", kind);
     }
+  }
+  for (std::optional<Tier>& place : placement.states) {
+    if (!place) place = rest;
   }
   return placement;
 }

@@ -35,7 +35,8 @@ struct Placement {
 };
 
 // "weights=host,moments=nvme,remainder=nvme,gradients=host"; "moments" is both moments, "all" every
-// state. Throws ConfigError naming the part that is not understood.
+// state that is not named. Throws ConfigError naming the part that is not understood or comes
+// twice.
 Placement parse_placement(std::string_view text);
 Tier parse_tier(std::string_view text);
 

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <utility>
 
+#include "engine/options/count_text.h"
 #include "kernels/base/error.h"
 
 namespace strata::engine {
@@ -22,14 +23,6 @@ constexpr std::int32_t kLlmcVersion = 1;
 constexpr std::int64_t kLlmcHeaderBytes = 1024;
 constexpr std::int64_t kByteVocabulary = 256;
 constexpr std::size_t kReadBytes = 8192;  // of one pread, on the stack
-
-std::string with_separators(std::int64_t count) {
-  std::string text = std::to_string(count);
-  for (auto end = static_cast<std::ptrdiff_t>(text.size()) - 3; end > 0; end -= 3) {
-    text.insert(static_cast<std::size_t>(end), 1, ',');
-  }
-  return text;
-}
 
 // A regular file opened for reading; move-only, reads are thread-safe.
 class InputFile {
@@ -98,7 +91,7 @@ class TokenFile final : public TokenSource {
   std::int64_t tokens() const override { return layout_.tokens; }
 
   std::string description() const override {
-    return fmt::format("{}, {}", layout_.name, with_separators(layout_.tokens));
+    return fmt::format("{} {}", with_separators(layout_.tokens), layout_.name);
   }
 
   void read(std::int64_t first, std::span<std::int32_t> ids) const override {
@@ -147,7 +140,7 @@ class TokenSlice final : public TokenSource {
 
   std::int64_t tokens() const override { return count_; }
   std::string description() const override {
-    return fmt::format("{} from {} of {}", with_separators(count_), with_separators(first_),
+    return fmt::format("{} from {} on of {}", with_separators(count_), with_separators(first_),
                        whole_.description());
   }
   void read(std::int64_t first, std::span<std::int32_t> ids) const override {

@@ -22,7 +22,7 @@ class TokenSource {
   // ids[i] = token first + i. Throws IoError, or FormatError naming file and position of an id
   // >= vocabulary. Thread-safe, allocates nothing.
   virtual void read(std::int64_t first, std::span<std::int32_t> ids) const = 0;
-  virtual std::string description() const = 0;  // "llm.c tokens, 305,260"
+  virtual std::string description() const = 0;  // "305,260 llm.c tokens"
 };
 
 // Throws ConfigError (missing, unreadable, a text for a model with another vocabulary, …) or

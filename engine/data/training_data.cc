@@ -39,17 +39,29 @@ void check_token_ids(const TokenSource& source) {
   }
 }
 
+// The tokens of the file that `option` names, which errors name too.
+std::unique_ptr<TokenSource> open_checked(const char* option, const std::string& path,
+                                          std::int64_t vocabulary) {
+  try {
+    std::unique_ptr<TokenSource> source = open_tokens(path, vocabulary);
+    check_token_ids(*source);
+    return source;
+  } catch (const ConfigError& e) {
+    throw_error<ConfigError>("{}: {}", option, e.what());
+  } catch (const FormatError& e) {
+    throw_error<FormatError>("{}: {}", option, e.what());
+  }
+}
+
 }  // namespace
 
 TrainingData open_training_data(const Options& options, std::int64_t vocabulary,
                                 std::int64_t seq_len) {
   TrainingData data;
-  data.file = open_tokens(options.data, vocabulary);
+  data.file = open_checked("--data", options.data, vocabulary);
   std::int64_t train_tokens = data.file->tokens();
-  check_token_ids(*data.file);
   if (!options.val_data.empty()) {
-    data.validation = open_tokens(options.val_data, vocabulary);
-    check_token_ids(*data.validation);
+    data.validation = open_checked("--val-data", options.val_data, vocabulary);
   } else if (options.val_fraction > 0) {
     const auto held_out = static_cast<std::int64_t>(
         std::floor(static_cast<double>(train_tokens) * options.val_fraction));

@@ -1,4 +1,7 @@
-#include "engine/options/option_list.h"
+#include "engine/options/option_check.h"
+
+#include <optional>
+
 #include "kernels/base/bytes.h"
 #include "kernels/base/error.h"
 
@@ -69,9 +72,6 @@ void check_optimizer(const Options& o) {
   if (o.min_lr > 0 && o.lr_schedule == "constant") {
     throw ConfigError("--min-lr has no meaning with --lr-schedule constant");
   }
-  if (o.steps > 0 && !o.warmup.ends_with('%') && std::stoll(o.warmup) > o.steps) {
-    throw_error<ConfigError>("--warmup {} is more than the {} --steps", o.warmup, o.steps);
-  }
   require_at_least("weight-decay", o.weight_decay, 0.0);
   require_decay("beta1", o.beta1);
   require_decay("beta2", o.beta2);
@@ -108,6 +108,7 @@ void check_watching(const Options& o) {
 
 void check_options(const Options& options) {
   check_data(options);
+  resolve_device(options);
   check_tiers(options);
   check_batch(options);
   check_optimizer(options);
@@ -120,6 +121,13 @@ void check_training_options(const Options& options) {
   if (options.steps == 0 && options.epochs == 0) {
     throw ConfigError("nothing to train: --steps or --epochs must be above 0");
   }
+}
+
+std::string resolve_device(const Options& options) {
+  if (options.device == "cuda") {
+    throw ConfigError("--device cuda: this build has no CUDA device yet; use --device cpu");
+  }
+  return "cpu";
 }
 
 }  // namespace strata::engine

@@ -1,8 +1,9 @@
+#include "engine/options/option_help.h"
+
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
-
-#include "engine/options/option_list.h"
 
 namespace strata::engine {
 namespace {
@@ -43,17 +44,19 @@ void append_option(std::string& out, std::string_view name, std::string_view hin
 
 }  // namespace
 
-std::string options_help(std::string_view command) {
-  std::string out =
-      fmt::format("usage: strata {} --model MODEL --data FILE [--option VALUE ...]\n", command);
+std::string options_help(std::string_view command, UsedBy command_kind) {
+  const bool trains = command_kind == UsedBy::train;
+  std::string out = fmt::format("usage: strata {} --model MODEL {}[--option VALUE ...]\n", command,
+                                trains ? "--data FILE " : "");
   const Options defaults;
   std::optional<OptionGroup> group;
   for (const OptionSpec& spec : option_list()) {
+    if (!trains && spec.used_by == UsedBy::train) continue;
     if (group != spec.group) {
       group = spec.group;
       out += fmt::format("\n{}\n", title_of(spec.group));
     }
-    const std::string value = spec.is_flag ? "" : spec.get(defaults);
+    const std::string value = spec.is_flag || !spec.shows_default ? "" : spec.get(defaults);
     append_option(out, spec.name, spec.is_flag ? "" : spec.value_hint,
                   value.empty() ? spec.help : fmt::format("{} [{}]", spec.help, value));
   }
@@ -63,6 +66,9 @@ std::string options_help(std::string_view command) {
                 "command line wins");
   append_option(out, "help", "", "Show this");
   out += "\nDefaults stand in brackets. Sizes read like 24GiB or 512MB.\n";
+  if (!trains) {
+    out += "The other options of strata train may be given too, and change nothing here.\n";
+  }
   return out;
 }
 

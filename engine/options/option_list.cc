@@ -9,19 +9,22 @@ namespace {
 
 class ListBuilder {
  public:
+  // Of the options added from here on.
   void group(OptionGroup group) { group_ = group; }
+  void used_by(UsedBy used_by) { used_by_ = used_by; }
 
   OptionSpec& add(std::string name, std::string help, OptionField field,
                   std::vector<std::string> aliases = {}) {
-    return list_.emplace_back(OptionSpec{std::move(name), group_, std::move(field.value_hint),
-                                         std::move(help), std::move(aliases), std::move(field.set),
-                                         std::move(field.get)});
+    return list_.emplace_back(
+        OptionSpec{std::move(name), group_, used_by_, std::move(field.value_hint), std::move(help),
+                   std::move(aliases), std::move(field.set), std::move(field.get)});
   }
 
   std::vector<OptionSpec> take() { return std::move(list_); }
 
  private:
   OptionGroup group_ = OptionGroup::model_data;
+  UsedBy used_by_ = UsedBy::train_and_plan;
   std::vector<OptionSpec> list_;
 };
 
@@ -42,17 +45,20 @@ void add_model_data(ListBuilder& list) {
 
 void add_tiers(ListBuilder& list) {
   list.group(OptionGroup::tiers);
-  list.add("device", "Where the mathematics runs", choice_field({"auto", "cpu"}, &Options::device),
-           {"accelerator"});
-  list.add("device-memory", "Hard budget of memory on each device",
+  list.add("device", "Where the mathematics runs; auto is cpu, the only one that this build has",
+           choice_field({"auto", "cpu", "cuda"}, &Options::device), {"accelerator"});
+  list.add("device-memory",
+           "Hard budget of the device memory of each rank; on the cpu device this is RAM too",
            size_field(&Options::device_memory), {"gpu_memory"});
   list.add("host-memory", "Hard budget of pinned host memory per machine, divided over its ranks",
            size_field(&Options::host_memory), {"cpu_memory"});
   list.add("nvme", "Directory for the state that fits no memory; without it, the folder of --run",
            text_field("DIR", &Options::nvme), {"nvme_path"});
-  list.add("place",
-           "Tier of a kind of state, such as weights=host,moments=nvme; the plan chooses the rest",
-           text_field("KIND=TIER,...", &Options::place));
+  list.add(
+      "place",
+      "Tiers (device, host, nvme) of kinds of state (weights, remainder, moments, gradients, or "
+      "all for those not named), such as weights=host,moments=nvme; the plan chooses the rest",
+      text_field("KIND=TIER,...", &Options::place));
   list.add("prefetch", "Units that are read ahead of their use", integer_field(&Options::prefetch));
   list.add("chunk-size", "Size of one transfer of the streaming optimizer",
            size_field(&Options::chunk_size));
@@ -78,19 +84,26 @@ void add_batch(ListBuilder& list) {
            integer_field(&Options::seq_len),
            {"max_seq_length", "max_length", "block_size", "sequence_length", "seq_length",
             "model_max_length", "cutoff_len"});
+  list.used_by(UsedBy::train);
   list.add("steps", "Steps to train", integer_field(&Options::steps),
-           {"max_steps", "num_steps", "max_iters", "total_num_steps", "train_iters"});
+           {"max_steps", "num_steps", "max_iters", "total_num_steps", "train_iters"})
+      .shows_default = false;
   list.add("epochs", "Passes over the data to train for, instead of --steps",
-           number_field("NUMBER", &Options::epochs), {"num_train_epochs", "num_epochs"});
+           number_field("NUMBER", &Options::epochs), {"num_train_epochs", "num_epochs"})
+      .shows_default = false;
 }
 
 void add_optimizer(ListBuilder& list) {
   list.group(OptionGroup::optimizer);
+  list.used_by(UsedBy::train_and_plan);
   list.add("optimizer", "Update rule", choice_field({"adamw", "adam"}, &Options::optimizer),
            {"optim", "optimizer_type"});
+  list.used_by(UsedBy::train);
   list.add("lr", "Peak learning rate", number_field("NUMBER", &Options::lr),
            {"learning_rate", "max_lr"});
-  list.add("lr-schedule", "Shape of the learning rate after the warm-up",
+  list.add("lr-schedule",
+           "Shape of the learning rate after the warm-up; wsd is warm-up, stable, decay: constant, "
+           "then down over the last fifth of the steps",
            choice_field({"cosine", "linear", "constant", "wsd"}, &Options::lr_schedule),
            {"lr_scheduler_type", "lr_scheduler", "scheduler", "lr_decay_style"});
   list.add("warmup", "Linear warm-up: steps, or a share of all steps such as 3%",
@@ -106,13 +119,17 @@ void add_optimizer(ListBuilder& list) {
            {"adam_beta2"});
   list.add("eps", "Added to the root of the second moment", number_field("NUMBER", &Options::eps),
            {"adam_epsilon", "adam_eps"});
+  list.used_by(UsedBy::train_and_plan);
   list.add("clip-norm",
            "Largest norm of the whole gradient; 0 turns clipping off, which lets the optimizer run "
            "within backward",
            number_field("NUMBER", &Options::clip_norm),
            {"max_grad_norm", "gradient_clipping", "clip_grad", "grad_clip", "max_norm"});
-  list.add("no-decay", "Parameters without weight decay: name patterns, separated by commas",
-           list_field("PATTERN,...", &Options::no_decay), {"no_weight_decay"});
+  list.add(
+      "no-decay",
+      "Parameters without weight decay, besides biases and norms: shell globs on names, such as "
+      "wpe.*",
+      list_field("PATTERN,...", &Options::no_decay), {"no_weight_decay"});
   list.add("grad-dtype", "Gradients wait for the optimizer as f32, or rounded once to bf16",
            choice_field({"f32", "bf16"}, &Options::grad_dtype), {"grad_accum_dtype"});
   list.add("on-nonfinite", "What a non-finite loss or gradient does: end the run, or skip the step",
@@ -123,24 +140,29 @@ void add_arithmetic(ListBuilder& list) {
   list.group(OptionGroup::arithmetic);
   list.add("precision", "Type of the working weights and activations",
            choice_field({"bf16", "f32"}, &Options::precision), {"mixed_precision", "dtype"});
+  list.used_by(UsedBy::train);
   list.add("matmul-dtype", "Type that matrix products run in; auto measures at start",
            choice_field({"auto", "bf16", "f32"}, &Options::matmul_dtype));
+  list.used_by(UsedBy::train_and_plan);
   list.add("isa", "Instruction set; auto is the best that this machine has",
            choice_field({"auto", "avx512", "avx2", "scalar"}, &Options::isa));
   list.add("threads", "Compute threads of a rank; auto is its share of the processors it may use",
            integer_field(&Options::threads), {"num_threads"});
+  list.used_by(UsedBy::train);
   list.add("seed", "Of the initial weights and the order of the data",
            integer_field(&Options::seed), {"random_seed"});
 }
 
 void add_run(ListBuilder& list) {
   list.group(OptionGroup::run);
+  list.used_by(UsedBy::train_and_plan);
   list.add("run", "New folder for the run's options, plan, log and state",
            text_field("DIR", &Options::run), {"output_dir", "out_dir", "run_dir"});
 }
 
 void add_watching(ListBuilder& list) {
   list.group(OptionGroup::watching);
+  list.used_by(UsedBy::train);
   list.add("eval-every", "Steps between evaluations; 0 evaluates only at start and end",
            integer_field(&Options::eval_every), {"eval_steps", "eval_interval"});
   list.add("eval-batches", "Micro-batches of an evaluation; 0 is all of the validation data",
@@ -149,21 +171,26 @@ void add_watching(ListBuilder& list) {
            integer_field(&Options::sample_every));
   list.add("sample-tokens", "Length of a sample; 0 generates none",
            integer_field(&Options::sample_tokens), {"max_new_tokens"});
-  list.add("sample-prompt", "Text that a sample goes on from, with \\n for a new line",
+  list.add("sample-prompt",
+           "Text that a sample of a byte-level model goes on from, with \\n for a new line",
            escaped_text_field("TEXT", &Options::sample_prompt));
   list.add("log", "Append one JSON line per step to this file, besides the log of --run",
            text_field("FILE", &Options::log), {"log_file"});
-  list.add("trace", "Write a Chrome trace of streams and threads to this file",
+  list.add("trace",
+           "Write a Chrome trace of streams and threads to this file, or with several ranks to "
+           "FILE.RANK",
            text_field("FILE", &Options::trace));
-  list.add("json", "Progress and results as JSON lines on standard output",
-           switch_field(&Options::json))
+  list.used_by(UsedBy::train_and_plan);
+  list.add("json", "Progress and results as JSON on standard output", switch_field(&Options::json))
       .is_flag = true;
 }
 
 void add_limits(ListBuilder& list) {
   list.group(OptionGroup::limits);
+  list.used_by(UsedBy::train);
   list.add("io-timeout", "Seconds after which one transfer counts as stuck and ends the run",
            number_field("SECONDS", &Options::io_timeout));
+  list.used_by(UsedBy::train_and_plan);
   list.add("comm-timeout", "Seconds after which a silent rank ends the run",
            number_field("SECONDS", &Options::comm_timeout), {"ddp_timeout", "dist_timeout"});
 }

@@ -1,3 +1,5 @@
+#include "engine/options/option_parse.h"
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
@@ -18,7 +20,7 @@ void set_option(const OptionSpec& spec, Options& options, std::string_view text,
   }
 }
 
-void apply_config_file(const std::string& path, Options& options) {
+void apply_config_file(const std::string& path, std::string_view command, Options& options) {
   const std::vector<OptionSpec>& list = option_list();
   for (const ConfigEntry& entry : read_config_file(path)) {
     std::string name = entry.key;
@@ -27,13 +29,13 @@ void apply_config_file(const std::string& path, Options& options) {
                                    [&](const OptionSpec& known) { return known.name == name; });
     if (spec == list.end()) {
       throw_error<ConfigError>("{}: unknown option '{}': {}", entry.where, entry.key,
-                               explain_unknown_option(entry.key));
+                               explain_unknown_option(entry.key, command));
     }
     set_option(*spec, options, entry.value, fmt::format("{}: {}", entry.where, entry.key));
   }
 }
 
-[[noreturn]] void refuse_extra(const std::vector<std::string>& extras) {
+[[noreturn]] void refuse_extra(const std::vector<std::string>& extras, std::string_view command) {
   const auto option = std::find_if(extras.begin(), extras.end(),
                                    [](const std::string& text) { return text.starts_with('-'); });
   if (option == extras.end()) {
@@ -42,12 +44,37 @@ void apply_config_file(const std::string& path, Options& options) {
   }
   const std::string spelled = option->substr(0, option->find('='));
   const std::string name = spelled.substr(std::min(spelled.find_first_not_of('-'), spelled.size()));
-  throw_error<ConfigError>("unknown option {}: {}", spelled, explain_unknown_option(name));
+  throw_error<ConfigError>("unknown option {}: {}", spelled, explain_unknown_option(name, command));
+}
+
+// CLI11 would take the next option for the value.
+void refuse_options_as_values(const std::vector<std::string>& arguments) {
+  const std::vector<OptionSpec>& list = option_list();
+  const auto spec_of = [&](const std::string& argument) {
+    return std::find_if(list.begin(), list.end(),
+                        [&](const OptionSpec& spec) { return "--" + spec.name == argument; });
+  };
+  for (std::size_t i = 0; i + 1 < arguments.size(); ++i) {
+    const auto spec = spec_of(arguments[i]);
+    if (spec == list.end() || spec->is_flag || spec_of(arguments[i + 1]) == list.end()) continue;
+    throw_error<ConfigError>("{}: the value is missing before {}", arguments[i], arguments[i + 1]);
+  }
+}
+
+// In our words: what() starts with the option's name.
+[[noreturn]] void refuse_unparsed(const CLI::ParseError& error) {
+  const std::string text = error.what();
+  const std::string option = text.substr(0, text.find(':'));
+  if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr) {
+    throw_error<ConfigError>("{}: the value is missing", option);
+  }
+  throw_error<ConfigError>("the options cannot be read: {}", text);
 }
 
 }  // namespace
 
-Options parse_options(const std::vector<std::string>& arguments) {
+Options parse_options(std::string_view command, const std::vector<std::string>& arguments) {
+  refuse_options_as_values(arguments);
   CLI::App app;
   app.set_help_flag();  // --help belongs to the commands (cli.cc)
   app.allow_extras();   // so that unknown options reach refuse_extra()
@@ -57,17 +84,19 @@ Options parse_options(const std::vector<std::string>& arguments) {
         spec.is_flag ? app.add_flag("--" + spec.name) : app.add_option("--" + spec.name);
     given.push_back(option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast));
   }
-  const CLI::Option* config = app.add_option("--config");
+  const CLI::Option* config =
+      app.add_option("--config")->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
 
   try {
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
   } catch (const CLI::ParseError& e) {
-    throw ConfigError(e.what());
+    refuse_unparsed(e);
   }
-  if (app.remaining_size() > 0) refuse_extra(app.remaining());
+  if (app.remaining_size() > 0) refuse_extra(app.remaining(), command);
+  if (config->count() > 1) throw ConfigError("--config is given twice: give one file");
 
   Options options;
-  for (const std::string& path : config->results()) apply_config_file(path, options);
+  for (const std::string& path : config->results()) apply_config_file(path, command, options);
   for (std::size_t i = 0; i < given.size(); ++i) {
     if (given[i]->count() == 0) continue;
     const OptionSpec& spec = option_list()[i];

@@ -1,5 +1,6 @@
-// Options: everything a user can set, in one struct, filled by the one option list
-// (option_list.h) from the command line and config files. No other code parses or defaults them.
+// Options: everything a user can set, in one struct with its defaults, filled through the one
+// option list (option_list.h) from the command line and config files. No other code parses or
+// defaults them.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +19,7 @@ struct Options {
   double val_fraction = 0;
 
   // tiers
-  std::string device = "auto";                // auto, cpu
+  std::string device = "auto";                // auto, cpu, cuda
   std::optional<std::int64_t> device_memory;  // bytes
   std::optional<std::int64_t> host_memory;    // bytes, per machine
   std::string nvme;                           // directory; empty: the run's folder

@@ -17,6 +17,9 @@ struct Advice {
   std::string_view text;
 };
 
+constexpr std::string_view kNoCheckpoints =
+    "there are no checkpoints yet, so a run cannot be resumed";
+
 // Settings of Hugging Face's Trainer and DeepSpeed that say something else than any option here.
 constexpr Advice kAdvice[] = {
     {"gradient_accumulation_steps",
@@ -35,6 +38,12 @@ constexpr Advice kAdvice[] = {
     {"do_eval", "--val-data or --val-fraction turns evaluation on"},
     {"logging_steps", "every step is logged, to --log or the folder of --run"},
     {"report_to", "export the log with scripts/log_export.py"},
+    {"resume", kNoCheckpoints},
+    {"resume_from_checkpoint", kNoCheckpoints},
+    {"checkpoint_every", kNoCheckpoints},
+    {"save_steps", kNoCheckpoints},
+    {"save_interval", kNoCheckpoints},
+    {"save_strategy", kNoCheckpoints},
     {"local_rank", "ranks come from mpirun or srun"},
     {"nproc_per_node", "ranks come from mpirun or srun"},
 };
@@ -49,7 +58,7 @@ std::string with_underscores(std::string_view name) {
 
 }  // namespace
 
-std::string explain_unknown_option(std::string_view name) {
+std::string explain_unknown_option(std::string_view name, std::string_view command) {
   const std::string folded = with_underscores(name);
   std::vector<std::string> names;
   for (const OptionSpec& spec : option_list()) {
@@ -62,7 +71,8 @@ std::string explain_unknown_option(std::string_view name) {
     if (advice.name == folded) return std::string(advice.text);
   }
   const std::string near = nearest(name, names);
-  return near.empty() ? "see strata train --help" : fmt::format("did you mean --{}?", near);
+  return near.empty() ? fmt::format("see strata {} --help", command)
+                      : fmt::format("did you mean --{}?", near);
 }
 
 }  // namespace strata::engine

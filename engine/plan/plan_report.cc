@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "engine/options/count_text.h"
+#include "engine/options/option_check.h"
 #include "kernels/base/bytes.h"
 
 namespace strata::engine {
@@ -65,19 +67,22 @@ std::string budget_cell(const Plan& plan, Tier tier) {
 std::string run_description(const RunSetup& setup) {
   const BatchLayout& batch = setup.batch;
   const bool deferred = setup.plan.update == offload::UpdateTime::deferred;
-  return fmt::format(
-      "model      {}: {} parameters, {} layers, hidden {}, {} heads, context {}, vocabulary {}\n"
-      "batch      {} sequences of {} tokens per step; micro-batch {}, {} pass{} of up to {} "
-      "micro-batch{}\n"
-      "optimizer  {}, {}\n",
-      setup.model.name, setup.model.parameters(), setup.model.layers, setup.model.hidden,
-      setup.model.heads, setup.model.context, setup.model.vocabulary, batch.global_batch,
-      batch.seq_len, batch.micro_batch, batch.passes(), batch.passes() == 1 ? "" : "es",
-      batch.pass_micro_batches_max(), batch.pass_micro_batches_max() == 1 ? "" : "es",
-      setup.options.optimizer,
+  const char* const timing =
       deferred
           ? "deferred: each unit is updated before its next use, once the gradient norm is known"
-          : "in backward: each unit is updated as soon as its gradient is final");
+          : "in backward: each unit is updated as soon as its gradient is final";
+  return fmt::format(
+      "model      {}: {} parameters, {}, hidden {}, {}, context {}, vocabulary {}\n"
+      "batch      {} of {} per step; micro-batch {}, {} of up to {}\n"
+      "optimizer  {}, {}\n",
+      setup.model.name, with_separators(setup.model.parameters()),
+      count_text(setup.model.layers, "layer"), setup.model.hidden,
+      count_text(setup.model.heads, "head"), setup.model.context,
+      with_separators(setup.model.vocabulary), count_text(batch.global_batch, "sequence"),
+      count_text(batch.seq_len, "token"), batch.micro_batch,
+      count_text(batch.passes(), "pass", "passes"),
+      count_text(batch.pass_micro_batches_max(), "micro-batch", "micro-batches"),
+      setup.options.optimizer, timing);
 }
 
 std::string plan_table(const RunSetup& setup) {
@@ -116,10 +121,28 @@ std::string plan_table(const RunSetup& setup) {
   return out;
 }
 
+namespace {
+
+// What "auto" and the defaults came to.
+nlohmann::json resolved_json(const RunSetup& setup) {
+  return {{"device", resolve_device(setup.options)},
+          {"device_memory_bytes", setup.plan.device_memory_bytes},
+          {"host_memory_bytes", setup.plan.host_memory_bytes},
+          {"threads", setup.threads},
+          {"seq_len", setup.batch.seq_len},
+          {"micro_batch", setup.batch.micro_batch},
+          {"pass", setup.batch.pass_size},
+          {"isa", name_of(setup.isa)},
+          {"precision", setup.options.precision}};
+}
+
+}  // namespace
+
 nlohmann::json plan_json(const RunSetup& setup) {
   const Plan& plan = setup.plan;
   nlohmann::json json;
   json["fits"] = true;
+  json["resolved"] = resolved_json(setup);
   json["world_size"] = plan.world_size;
   json["parameters"] = setup.model.parameters();
   json["update"] = plan.update == offload::UpdateTime::deferred ? "deferred" : "in_backward";

@@ -11,6 +11,7 @@
 #include "engine/plan/model_walk.h"
 #include "engine/plan/parameter_groups.h"
 #include "engine/plan/pass_sizes.h"
+#include "kernels/base/error.h"
 #include "kernels/base/isa.h"
 #include "kernels/ops/cpu_ops.h"
 #include "models/unit_spec.h"
@@ -36,9 +37,19 @@ struct RunSetup {
   offload::Plan plan;
 };
 
-// Resolves everything and makes the plan. Throws ConfigError (options that contradict the model),
-// or OutOfBudget that says which budget is short by how much and the smallest change that would
-// fit.
+// Says which budget is short by how much, and the smallest change that would fit.
+class PlanDoesNotFit : public OutOfBudget {
+ public:
+  PlanDoesNotFit(const std::string& message, const offload::Shortfall& shortfall)
+      : OutOfBudget(message), shortfall_(shortfall) {}
+  const offload::Shortfall& shortfall() const { return shortfall_; }
+
+ private:
+  offload::Shortfall shortfall_;
+};
+
+// Resolves everything and makes the plan. Throws ConfigError (options that contradict the model) or
+// PlanDoesNotFit.
 RunSetup make_run_setup(const Options& options, const comm::Topology& topology,
                         comm::Communicator::StagingBytes comm_staging);
 

@@ -3,8 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <string_view>
 
-#include "engine/options/option_list.h"
+#include "engine/options/option_check.h"
+#include "engine/options/option_help.h"
+#include "engine/options/option_parse.h"
 #include "engine/run/plan_command.h"
 #include "engine/run/ranks.h"
 #include "engine/run/train.h"
@@ -17,15 +21,16 @@ namespace {
 struct Command {
   std::string name;
   std::string help;
+  UsedBy kind;
   void (*check)(const Options& options);  // what this command needs besides check_options()
   int (*run)(const Options& options, Ranks& ranks);
 };
 
 const Command kCommands[] = {
-    {"train", "Train a model larger than its memory on text or tokens", check_training_options,
-     run_train},
+    {"train", "Train a model larger than its memory on text or tokens", UsedBy::train,
+     check_training_options, run_train},
     {"plan", "Show what would live where and what would move, without training",
-     [](const Options&) {}, run_plan},
+     UsedBy::train_and_plan, [](const Options&) {}, run_plan},
 };
 
 std::string program_help() {
@@ -40,6 +45,17 @@ std::string program_help() {
 }
 
 bool asks_for_help(const std::string& argument) { return argument == "--help" || argument == "-h"; }
+
+// Of several ranks that a launcher started, one prints what needs no run.
+void print_once(const std::string& text) {
+  for (const char* variable : {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID"}) {
+    const char* const rank = std::getenv(variable);
+    if (rank == nullptr) continue;
+    if (std::string_view(rank) != "0") return;
+    break;
+  }
+  fmt::print("{}", text);
+}
 
 const Command& find_command(const std::string& name) {
   if (name.empty()) throw ConfigError("no command given; see strata --help");
@@ -56,23 +72,23 @@ const Command& find_command(const std::string& name) {
 
 int run_cli(const std::vector<std::string>& arguments) {
   const std::string first = arguments.empty() ? "" : arguments.front();
-  if (asks_for_help(first)) {
-    fmt::print("{}", program_help());
+  if (asks_for_help(first) || first == "help") {
+    print_once(program_help());
     return 0;
   }
   if (first == "--version") {
-    fmt::print("strata {}\n", STRATA_VERSION);
+    print_once(fmt::format("strata {}\n", STRATA_VERSION));
     return 0;
   }
   if (std::any_of(arguments.begin(), arguments.end(), asks_for_help)) {
     const Command& command = find_command(first);
-    fmt::print("{}.\n\n{}", command.help, options_help(command.name));
+    print_once(fmt::format("{}.\n\n{}", command.help, options_help(command.name, command.kind)));
     return 0;
   }
   const Command* command = nullptr;
   const auto read_options = [&] {
     command = &find_command(first);
-    Options options = parse_options({arguments.begin() + 1, arguments.end()});
+    Options options = parse_options(first, {arguments.begin() + 1, arguments.end()});
     check_options(options);
     command->check(options);
     return options;

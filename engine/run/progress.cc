@@ -26,11 +26,14 @@ void append(LineBuffer& line, fmt::format_string<Args...> format, Args&&... args
   fmt::format_to(std::back_inserter(line), format, std::forward<Args>(args)...);
 }
 
+// The sign of a NaN says nothing.
+double printable(double value) { return std::isnan(value) ? std::abs(value) : value; }
+
 }  // namespace
 
-ProgressStyle progress_style(int descriptor, bool json) {
+ProgressStyle progress_style(int descriptor, bool json, int world_size) {
   if (json) return ProgressStyle::json;
-  return ::isatty(descriptor) ? ProgressStyle::terminal : ProgressStyle::plain;
+  return world_size == 1 && ::isatty(descriptor) ? ProgressStyle::terminal : ProgressStyle::plain;
 }
 
 Progress::Progress(int descriptor, ProgressStyle style, std::int64_t steps, std::int64_t nvme_bytes)
@@ -90,11 +93,11 @@ bool Progress::is_due(const StepRecord& record) {
 void Progress::format(const StepRecord& record) {
   if (style_ == ProgressStyle::terminal) append(line_, "{}", kStartOver);
   append(line_, "step {}/{}", record.step, steps_);
-  if (record.step > 0) append(line_, "  loss {:.4f}", record.loss);
-  if (record.val_loss) append(line_, "  val {:.4f}", *record.val_loss);
+  if (record.step > 0) append(line_, "  loss {:.4f}", printable(record.loss));
+  if (record.val_loss) append(line_, "  val {:.4f}", printable(*record.val_loss));
   if (record.step == 0) return;
   append(line_, "  lr {:.2e}", record.lr);
-  if (record.grad_norm) append(line_, "  norm {:.3g}", *record.grad_norm);
+  if (record.grad_norm) append(line_, "  norm {:.3g}", printable(*record.grad_norm));
   if (record.skipped) append(line_, "  skipped");
   append(line_, "  {:.0f} tok/s  {:.0f} ms", record.tokens_per_s, 1e3 * record.step_s);
   if (record.bound_s > 0 && record.step_s > 0) {

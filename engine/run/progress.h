@@ -16,8 +16,9 @@ namespace strata::engine {
 
 enum class ProgressStyle { terminal, plain, json };
 
-// What suits a descriptor: json if asked for, otherwise by whether it is a terminal.
-ProgressStyle progress_style(int descriptor, bool json);
+// What suits a descriptor: json if asked for, otherwise by whether it is a terminal. Several ranks
+// have launchers that put a terminal of their own before a file: plain.
+ProgressStyle progress_style(int descriptor, bool json, int world_size);
 
 class Progress {
  public:

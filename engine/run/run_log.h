@@ -1,5 +1,6 @@
-// RunLog: the JSON lines of a run, one per step once its update is written, to any number of files
-// (--log FILE, log.jsonl in the folder of --run). Rank 0 has one. Used by one thread; writing
+// RunLog: the JSON lines of a run, one per step once its update is written, and one before them for
+// the first validation loss, to any number of files (--log FILE, log.jsonl in the folder of --run).
+// Rank 0 has one. Used by one thread; writing
 // allocates nothing.
 #pragma once
 

@@ -2,21 +2,28 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
+#include <chrono>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "engine/data/training_data.h"
+#include "engine/options/count_text.h"
+#include "engine/options/option_help.h"
+#include "engine/options/option_list.h"
 #include "engine/plan/plan_report.h"
 #include "engine/plan/run_setup.h"
 #include "engine/run/progress.h"
 #include "engine/run/run_folder.h"
 #include "engine/run/run_log.h"
 #include "engine/run/session.h"
+#include "engine/run/storage_check.h"
 #include "engine/run/text_file.h"
 #include "engine/run/training_run.h"
 #include "engine/step/trainer.h"
-#include "io/file_storage.h"
+#include "kernels/base/machine.h"
 
 namespace strata::engine {
 
@@ -29,11 +36,8 @@ struct Prepared {
 };
 
 void check_storage(const RunSetup& setup) {
-  const std::int64_t bytes = setup.plan.total_bytes(offload::Tier::nvme);
-  if (bytes > 0) nvme_directory(setup);  // there is one
-  // The run's own folder is made later, on a file system that exists; --nvme must be there.
-  if (setup.options.nvme.empty()) return;
-  io::check_storage_directory(setup.options.nvme, bytes * setup.topology.local_world_size);
+  if (setup.plan.total_bytes(offload::Tier::nvme) > 0) nvme_directory(setup);  // there is one
+  check_nvme_space(setup);
 }
 
 std::string trace_path(const Options& options, const comm::Communicator& comm) {
@@ -54,26 +58,58 @@ Prepared prepare(const Options& options, const comm::Communicator& comm) {
   prepared.data =
       open_training_data(options, model.vocabulary, options.seq_len.value_or(model.context));
   prepared.setup = make_run_setup(options, comm.topology(), comm.staging_bytes());
+  learning_rates(options, step_count(prepared.setup, prepared.data));  // refuses a long --warmup
   check_storage(prepared.setup);
   check_outputs(options, comm);
   return prepared;
 }
 
+// What has to be the same on every rank: all options but those that each may choose for itself.
+std::string shared_settings(const Options& options, const TrainingData& data) {
+  static constexpr std::array<std::string_view, 7> kOfARank = {
+      "nvme", "log", "trace", "threads", "device-memory", "host-memory", "place"};
+  std::string text = fmt::format("{} {}\n", data.train_samples, data.validation_samples);
+  for (const OptionSpec& spec : option_list()) {
+    if (std::find(kOfARank.begin(), kOfARank.end(), spec.name) != kOfARank.end()) continue;
+    text += fmt::format("{} {}\n", spec.name, spec.get(options));
+  }
+  return text;
+}
+
+// "label      line\n", further lines below the first.
+std::string labelled(std::string_view label, std::string_view lines) {
+  std::string text;
+  while (!lines.empty()) {
+    const std::string_view line = lines.substr(0, lines.find('\n'));
+    lines.remove_prefix(std::min(lines.size(), line.size() + 1));
+    text += fmt::format("{:<11}{}\n", text.empty() ? label : "", line);
+  }
+  return text;
+}
+
+std::string data_text(const TrainingData& data) {
+  std::string text = fmt::format("{}; {}", data.file->description(),
+                                 count_text(data.train_samples, "training sequence"));
+  if (data.validation != nullptr) {
+    text += fmt::format(", {} for validation", with_separators(data.validation_samples));
+  }
+  return text;
+}
+
 void print_start(const RunSetup& setup, const TrainingData& data, Session& session,
                  const std::string& binding) {
   std::string text = run_description(setup);
-  text += fmt::format("data       {}; {} training sequences, {} for validation\n",
-                      data.file->description(), data.train_samples, data.validation_samples);
-  text += fmt::format("device     {}; {}\n", session.device().description(), ops::matmul_library());
+  text += labelled("data", data_text(data));
+  text += labelled("device",
+                   fmt::format("{}; {}", session.device().description(), ops::matmul_library()));
   if (setup.topology.world_size > 1) {
-    text += fmt::format("ranks      {} on {} host{}, {} thread{} each\n", setup.topology.world_size,
-                        setup.topology.hosts, setup.topology.hosts == 1 ? "" : "s", setup.threads,
-                        setup.threads == 1 ? "" : "s");
+    text += labelled("ranks", fmt::format("{} on {}, {} each", setup.topology.world_size,
+                                          count_text(setup.topology.hosts, "host"),
+                                          count_text(setup.threads, "thread")));
   }
-  if (!binding.empty()) text += fmt::format("binding    {}\n", binding);
-  if (session.storage() != nullptr) {
-    text += fmt::format("storage    {}\n", session.storage()->description());
-  }
+  text += labelled("binding", binding);
+  if (session.storage() != nullptr) text += labelled("storage", session.storage()->description());
+  text += labelled("options", options_summary(setup.options));
   fmt::print("{}\n{}\n", text, plan_table(setup));
   std::fflush(stdout);
 }
@@ -88,8 +124,10 @@ std::vector<std::string> log_paths(const Options& options, const RunFolder* fold
 }  // namespace
 
 int run_train(const Options& options, Ranks& ranks) {
+  const auto started = std::chrono::steady_clock::now();
   comm::Communicator& comm = ranks.comm;
   const Prepared prepared = agree(comm, [&] { return prepare(options, comm); });
+  require_same(comm, shared_settings(options, prepared.data));
   const bool speaks = comm.rank() == 0;
   std::optional<RunFolder> folder;
   agree(comm, [&] {  // afterwards the folder exists for every rank
@@ -98,6 +136,8 @@ int run_train(const Options& options, Ranks& ranks) {
     folder->write_options(options);
     folder->write_plan(plan_json(prepared.setup).dump(2));
   });
+  // A rank that shares its host keeps to its cores, so that its memory is next to them.
+  if (comm.topology().local_world_size > 1) stay_on(prepared.setup.cpus);
   Session session(prepared.setup, comm, ranks.failure);
   std::optional<RunLog> log;
   std::optional<Progress> progress;
@@ -105,13 +145,13 @@ int run_train(const Options& options, Ranks& ranks) {
     if (folder) folder->write_arithmetic(arithmetic_json(prepared.setup, session.rates()).dump(2));
     log.emplace(log_paths(options, folder ? &*folder : nullptr));
     if (!options.json) print_start(prepared.setup, prepared.data, session, ranks.binding);
-    progress.emplace(STDOUT_FILENO, progress_style(STDOUT_FILENO, options.json),
+    progress.emplace(STDOUT_FILENO, progress_style(STDOUT_FILENO, options.json, comm.world_size()),
                      step_count(prepared.setup, prepared.data),
                      prepared.setup.plan.total_bytes(offload::Tier::nvme));
   }
   Trainer trainer(prepared.setup, session.trainer_parts());
   TrainingRun run(
-      prepared.setup, prepared.data, session, trainer,
+      prepared.setup, prepared.data, session, trainer, started,
       {progress ? &*progress : nullptr, log ? &*log : nullptr, folder ? &*folder : nullptr});
   run.run();
   if (session.tracer() != nullptr) session.tracer()->write(trace_path(options, comm), comm.rank());

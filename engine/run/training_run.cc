@@ -7,6 +7,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "engine/options/count_text.h"
 #include "kernels/base/bytes.h"
 #include "kernels/base/error.h"
 #include "kernels/base/machine.h"
@@ -15,17 +16,13 @@ namespace strata::engine {
 
 namespace {
 
-double now_s() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+double seconds_since(TrainingRun::Clock::time_point begin) {
+  return std::chrono::duration<double>(TrainingRun::Clock::now() - begin).count();
 }
 
-LrSchedule make_schedule(const Options& options, std::int64_t steps) {
-  return LrSchedule(parse_lr_shape(options.lr_schedule), options.lr, options.min_lr,
-                    parse_warmup(options.warmup, steps), steps);
-}
-
-std::string loss_text(std::optional<double> loss) {
-  return loss ? fmt::format("{:.4f}", *loss) : "none";
+// Without the sign of a NaN, which says nothing.
+std::string loss_text(double loss) {
+  return std::isnan(loss) ? "nan" : fmt::format("{:.4f}", loss);
 }
 
 }  // namespace
@@ -37,40 +34,48 @@ std::int64_t step_count(const RunSetup& setup, const TrainingData& data) {
       std::ceil(sequences / static_cast<double>(setup.batch.global_batch)));
 }
 
+LrSchedule learning_rates(const Options& options, std::int64_t steps) {
+  return LrSchedule(parse_lr_shape(options.lr_schedule), options.lr, options.min_lr,
+                    parse_warmup(options.warmup, steps), steps);
+}
+
 TrainingRun::TrainingRun(const RunSetup& setup, const TrainingData& data, Session& session,
-                         Trainer& trainer, RunOutput output)
+                         Trainer& trainer, Clock::time_point started, RunOutput output)
     : setup_(setup),
       data_(data),
       session_(session),
       trainer_(trainer),
+      started_(started),
       output_(output),
       steps_(step_count(setup, data)),
-      schedule_(make_schedule(setup.options, steps_)),
+      schedule_(learning_rates(setup.options, steps_)),
       order_(data.train_samples, setup.options.seed),
       bound_(step_bound(setup, session.rates())),
       sampler_(trainer, setup.model.vocabulary, setup.batch.seq_len, setup.options.seed) {}
 
 void TrainingRun::run() {
-  started_s_ = now_s();
-  if (data_.validation != nullptr) {
-    first_val_loss_ = last_val_loss_ = evaluate();
-    if (output_.progress != nullptr) {
-      StepRecord start;
-      start.val_loss = first_val_loss_;
-      start.bound_s = bound_.seconds();
-      output_.progress->show(start);
-    }
-  }
+  if (data_.validation != nullptr) show_start();
   for (std::int64_t step = 1; step <= steps_; ++step) train_step(step);
   finish();
 }
 
+void TrainingRun::show_start() {
+  first_val_loss_ = last_val_loss_ = evaluate();
+  StepRecord start;
+  start.val_loss = first_val_loss_;
+  start.bound_s = bound_.seconds();
+  start.device_peak_bytes = session_.device().device_budget().peak_bytes();
+  start.host_peak_bytes = session_.device().host_budget().peak_bytes();
+  if (output_.progress != nullptr) output_.progress->show(start);
+  if (output_.log != nullptr) output_.log->write(start);
+}
+
 void TrainingRun::train_step(std::int64_t step) {
-  const double begin = now_s();
+  const Clock::time_point begin = Clock::now();
   const std::int64_t position = (step - 1) * setup_.batch.global_batch;
   const StepResult result = trainer_.step(*data_.train, order_, position, schedule_.at(step));
   log_waiting();
-  after_step(step, result, now_s() - begin);
+  after_step(step, result, seconds_since(begin));
 }
 
 void TrainingRun::after_step(std::int64_t step, const StepResult& result, double step_s) {
@@ -111,7 +116,8 @@ bool TrainingRun::evaluates(std::int64_t step) const {
 }
 
 double TrainingRun::evaluate() {
-  const std::int64_t wanted = setup_.options.eval_batches * setup_.batch.micro_batch;
+  // Not the micro-batch of this many ranks, so that the loss is of the same data on any number.
+  const std::int64_t wanted = setup_.options.eval_batches * setup_.options.micro_batch;
   const std::int64_t all = data_.validation_samples;
   return trainer_.evaluate(*data_.validation, wanted == 0 ? all : std::min(wanted, all));
 }
@@ -138,55 +144,78 @@ void TrainingRun::finish() {
   trainer_.drain();
   log_waiting();
   if (setup_.options.sample_tokens > 0) sample();
-  if (output_.progress != nullptr) output_.progress->result(summary());
+  if (output_.progress != nullptr) {
+    output_.progress->result(setup_.options.json ? summary_json() : summary_text());
+  }
 }
 
-std::string TrainingRun::summary() const {
+io::StorageTraffic TrainingRun::nvme_traffic() const {
+  return session_.storage() != nullptr ? session_.storage()->traffic() : io::StorageTraffic{};
+}
+
+// 0 where no step but the first was trained.
+double TrainingRun::mean_step_s() const {
+  return steps_ > 1 ? trained_s_ / static_cast<double>(steps_ - 1) : 0.0;
+}
+
+std::string TrainingRun::summary_json() const {
   Budget& device = session_.device().device_budget();
   Budget& host = session_.device().host_budget();
-  const io::StorageTraffic nvme =
-      session_.storage() != nullptr ? session_.storage()->traffic() : io::StorageTraffic{};
-  const double mean_step_s = steps_ > 1 ? trained_s_ / static_cast<double>(steps_ - 1) : 0.0;
-  if (setup_.options.json) {
-    const auto number = [](std::optional<double> x) {
-      return x ? nlohmann::json(*x) : nlohmann::json();
-    };
-    return nlohmann::json({{"steps", steps_},
-                           {"skipped_steps", skipped_},
-                           {"loss_first", first_loss_},
-                           {"loss_last", last_loss_},
-                           {"val_loss_first", number(first_val_loss_)},
-                           {"val_loss_last", number(last_val_loss_)},
-                           {"device_peak_bytes", device.peak_bytes()},
-                           {"device_budget_bytes", device.capacity_bytes()},
-                           {"host_peak_bytes", host.peak_bytes()},
-                           {"host_budget_bytes", host.capacity_bytes()},
-                           {"resident_peak_bytes", peak_resident_bytes()},
-                           {"nvme_read_bytes", nvme.read_bytes},
-                           {"nvme_written_bytes", nvme.written_bytes},
-                           {"mean_step_s", mean_step_s},
-                           {"bound_s", bound_.seconds()},
-                           {"wall_s", now_s() - started_s_}})
-        .dump();
-  }
+  const io::StorageTraffic nvme = nvme_traffic();
+  const auto number = [](std::optional<double> x) {
+    return x ? nlohmann::json(*x) : nlohmann::json();
+  };
+  return nlohmann::json({{"steps", steps_},
+                         {"skipped_steps", skipped_},
+                         {"loss_first", first_loss_},
+                         {"loss_last", last_loss_},
+                         {"val_loss_first", number(first_val_loss_)},
+                         {"val_loss_last", number(last_val_loss_)},
+                         {"device_peak_bytes", device.peak_bytes()},
+                         {"device_budget_bytes", device.capacity_bytes()},
+                         {"host_peak_bytes", host.peak_bytes()},
+                         {"host_budget_bytes", host.capacity_bytes()},
+                         {"resident_peak_bytes", peak_resident_bytes()},
+                         {"nvme_read_bytes", nvme.read_bytes},
+                         {"nvme_written_bytes", nvme.written_bytes},
+                         {"mean_step_s", mean_step_s()},
+                         {"bound_s", bound_.seconds()},
+                         {"wall_s", seconds_since(started_)}})
+      .dump();
+}
+
+std::string TrainingRun::summary_text() const {
+  Budget& device = session_.device().device_budget();
+  Budget& host = session_.device().host_budget();
+  const io::StorageTraffic nvme = nvme_traffic();
   const char* const whose = setup_.topology.world_size > 1 ? " (rank 0)" : "";
+  std::string losses = fmt::format("{} -> {}", loss_text(first_loss_), loss_text(last_loss_));
+  if (first_val_loss_) {
+    losses += fmt::format(", validation {} -> {}", loss_text(*first_val_loss_),
+                          loss_text(*last_val_loss_));
+  }
+  losses += " nats per token";
+  if (skipped_ > 0) losses += fmt::format("; {} skipped", count_text(skipped_, "step"));
+  std::string step = fmt::format("bound {:.1f} ms", bound_.seconds() * 1e3);
+  if (mean_step_s() > 0) {
+    step = fmt::format("{:.1f} ms on average, {:.0f}% of bound ({:.1f} ms, set by {})",
+                       mean_step_s() * 1e3, 100 * bound_.seconds() / mean_step_s(),
+                       bound_.seconds() * 1e3, bound_.limit());
+  }
   return fmt::format(
       "\nsummary\n"
-      "  loss             {:.4f} -> {:.4f}, validation {} -> {} nats per token{}\n"
+      "  loss             {}\n"
       "  device memory    {} peak of {} budget{}\n"
       "  host memory      {} peak of {} budget{}; process {} resident at most\n"
-      "  NVMe             {} held, {} read, {} written in all{}\n"
-      "  step             {:.1f} ms on average, bound {:.1f} ms ({:.0f} %), which {} set{}\n"
-      "  time             {:.0f} s for {} steps, evaluation and samples",
-      first_loss_, last_loss_, loss_text(first_val_loss_), loss_text(last_val_loss_),
-      skipped_ > 0 ? fmt::format("; {} steps skipped", skipped_) : "",
-      format_bytes(device.peak_bytes()), format_bytes(device.capacity_bytes()), whose,
+      "  NVMe             {} held; {} read and {} written, start and evaluation included{}\n"
+      "  step             {}\n"
+      "  time             {:.0f} s from the start for {}, evaluation and samples",
+      losses, format_bytes(device.peak_bytes()), format_bytes(device.capacity_bytes()), whose,
       format_bytes(host.peak_bytes()), format_bytes(host.capacity_bytes()), whose,
       format_bytes(peak_resident_bytes()),
       format_bytes(setup_.plan.total_bytes(offload::Tier::nvme)), format_bytes(nvme.read_bytes),
-      format_bytes(nvme.written_bytes), whose, mean_step_s * 1e3, bound_.seconds() * 1e3,
-      mean_step_s > 0 ? 100 * bound_.seconds() / mean_step_s : 0.0, bound_.limit(),
-      std::string_view(bound_.limit()) == "NVMe" ? "s" : "", now_s() - started_s_, steps_);
+      format_bytes(nvme.written_bytes), whose, step, seconds_since(started_),
+      count_text(steps_, "step"));
 }
 
 }  // namespace strata::engine

@@ -2,6 +2,7 @@
 // log, summary. All ranks run it; rank 0 alone prints and writes.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -30,27 +31,38 @@ struct RunOutput {
 // Steps of the whole run: --steps, or what --epochs come to.
 std::int64_t step_count(const RunSetup& setup, const TrainingData& data);
 
+// The learning rate of each of `steps` steps. Throws ConfigError when --warmup is longer than that.
+LrSchedule learning_rates(const Options& options, std::int64_t steps);
+
 class TrainingRun {
  public:
+  using Clock = std::chrono::steady_clock;
+
+  // `started`: when the program did, for the summary.
   TrainingRun(const RunSetup& setup, const TrainingData& data, Session& session, Trainer& trainer,
-              RunOutput output);
+              Clock::time_point started, RunOutput output);
 
   void run();
 
  private:
   void train_step(std::int64_t step);
   void after_step(std::int64_t step, const StepResult& result, double step_s);
+  void show_start();
   double evaluate();
   void sample();
   void log_waiting();
   void finish();
-  std::string summary() const;
+  io::StorageTraffic nvme_traffic() const;
+  double mean_step_s() const;
+  std::string summary_text() const;
+  std::string summary_json() const;
   bool evaluates(std::int64_t step) const;
 
   const RunSetup& setup_;
   const TrainingData& data_;
   Session& session_;
   Trainer& trainer_;
+  Clock::time_point started_;
   RunOutput output_;
   std::int64_t steps_;
   LrSchedule schedule_;
@@ -63,7 +75,6 @@ class TrainingRun {
   double first_loss_ = 0;
   double last_loss_ = 0;
   double trained_s_ = 0;  // without the first step, which warms up
-  double started_s_ = 0;
   std::int64_t skipped_ = 0;
 };
 

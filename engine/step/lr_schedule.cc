@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "engine/options/count_text.h"
 #include "kernels/base/error.h"
 
 namespace strata::engine {
@@ -30,8 +31,8 @@ LrSchedule::LrSchedule(Shape shape, double lr, double min_lr, std::int64_t warmu
     : shape_(shape), peak_(lr), end_(min_lr), warmup_steps_(warmup_steps), steps_(steps) {
   STRATA_CHECK(steps >= 0 && warmup_steps >= 0);
   if (warmup_steps > steps) {
-    throw_error<ConfigError>("--warmup of {} steps is longer than the run of {} steps",
-                             warmup_steps, steps);
+    throw_error<ConfigError>("--warmup of {} is longer than the run of {}",
+                             count_text(warmup_steps, "step"), count_text(steps, "step"));
   }
   if (!(min_lr <= lr)) {
     throw_error<ConfigError>("--min-lr {} is above --lr {}; it is the rate the schedule ends at",

@@ -52,18 +52,29 @@ install_packages() {
     say "apt-get could not install them: going on with what is there"
 }
 
-# build_strata FOLDER TARGET [CMAKE ARGUMENT…]: configures and builds; prints the configuration only
-# when it fails.
+# build_strata FOLDER TARGET [CMAKE ARGUMENT…]: configures and builds; the tools' own words are shown
+# when they fail, and progress where someone may be watching.
 build_strata() {
-  local folder=$1 target=$2 log
+  local folder=$1 target=$2 log status=0
   shift 2
   log=$(mktemp)
-  if ! cmake -S "$root" -B "$folder" "$@" >"$log" 2>&1; then
-    cat "$log" >&2
-    rm -f "$log"
-    return 1
-  fi
-  rm -f "$log"
   say "Building in $folder"
-  cmake --build "$folder" --target "$target" --parallel "$(nproc)"
+  cmake -S "$root" -B "$folder" "$@" >"$log" 2>&1 &&
+    cmake --build "$folder" --target "$target" --parallel "$(nproc)" 2>&1 | show_progress "$log" ||
+    status=$?
+  [ "$status" = 0 ] || cat "$log" >&2
+  rm -f "$log"
+  return "$status"
+}
+
+# show_progress LOG: appends standard input to LOG, and on a terminal shows its latest "[ 42%]".
+show_progress() {
+  local line
+  while IFS= read -r line; do
+    printf '%s\n' "$line" >>"$1"
+    if [ -t 2 ] && [[ $line =~ ^\[\ *[0-9]+(%|/[0-9]+)\] ]]; then
+      printf '\r%s' "${BASH_REMATCH[0]}" >&2
+    fi
+  done
+  if [ -t 2 ]; then printf '\r\033[K' >&2; fi
 }

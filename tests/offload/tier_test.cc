@@ -30,11 +30,13 @@ TEST(Placement, KindsAndTheirGroups) {
   EXPECT_FALSE(of(placement, StateKind::gradients).has_value());
 }
 
-TEST(Placement, LaterPartsRefineEarlierOnes) {
-  const Placement placement = parse_placement("all=nvme,gradients=host");
-  EXPECT_EQ(of(placement, StateKind::weights), Tier::nvme);
-  EXPECT_EQ(of(placement, StateKind::moment2), Tier::nvme);
-  EXPECT_EQ(of(placement, StateKind::gradients), Tier::host);
+TEST(Placement, AllIsWhatIsNotNamed) {
+  for (const char* text : {"all=nvme,gradients=host", "gradients=host,all=nvme"}) {
+    const Placement placement = parse_placement(text);
+    EXPECT_EQ(of(placement, StateKind::weights), Tier::nvme);
+    EXPECT_EQ(of(placement, StateKind::moment2), Tier::nvme);
+    EXPECT_EQ(of(placement, StateKind::gradients), Tier::host);
+  }
 }
 
 TEST(Placement, ErrorsNameThePart) {
@@ -42,7 +44,10 @@ TEST(Placement, ErrorsNameThePart) {
        std::vector<std::pair<std::string, std::string>>{{"weights=host,biases=nvme", "'biases'"},
                                                         {"weights=disk", "'disk'"},
                                                         {"weights", "'weights'"},
-                                                        {"weights=host,,all=nvme", "''"}}) {
+                                                        {"weights=host,,all=nvme", "''"},
+                                                        {"weights=host,weights=nvme", "twice"},
+                                                        {"all=host,all=host", "twice"},
+                                                        {"activations=host", "--activations"}}) {
     EXPECT_TRUE(mentions(error_text<ConfigError>([&] { parse_placement(text); }), part)) << text;
   }
 }

@@ -68,7 +68,7 @@ class TokenSourceTest : public ::testing::Test {
 TEST_F(TokenSourceTest, TextIsBytes) {
   const auto source = open_tokens(write("a.txt", std::string("Az\0\xff\n", 5)), 256);
   EXPECT_EQ(read_all(*source), (std::vector<std::int32_t>{65, 122, 0, 255, 10}));
-  EXPECT_EQ(source->description(), "bytes of text, 5");
+  EXPECT_EQ(source->description(), "5 bytes of text");
 }
 
 TEST_F(TokenSourceTest, TextNeedsAByteLevelModel) {
@@ -87,8 +87,8 @@ TEST_F(TokenSourceTest, LlmcAndNanoGpt) {
   for (const auto* source : {llmc.get(), nano.get()}) {
     EXPECT_EQ(read_all(*source), (std::vector<std::int32_t>{5, 0, 50256, 77}));
   }
-  EXPECT_EQ(llmc->description(), "llm.c tokens, 4");
-  EXPECT_EQ(nano->description(), "nanoGPT tokens, 4");
+  EXPECT_EQ(llmc->description(), "4 llm.c tokens");
+  EXPECT_EQ(nano->description(), "4 nanoGPT tokens");
   // llm.c is known by its content, whatever the name.
   EXPECT_EQ(
       open_tokens(write("c", llmc_header(20240520, 1, 4) + bytes_of(tokens)), 50257)->tokens(), 4);
@@ -98,7 +98,7 @@ TEST_F(TokenSourceTest, WindowsAnywhereInALongFile) {
   std::vector<std::uint16_t> tokens(20'000);  // several reads of one window
   for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<std::uint16_t>(i * 7);
   const auto source = open_tokens(write("a.bin", bytes_of(tokens)), 65536);
-  EXPECT_EQ(source->description(), "nanoGPT tokens, 20,000");
+  EXPECT_EQ(source->description(), "20,000 nanoGPT tokens");
   for (const std::size_t first : {0u, 1u, 4095u, 12'345u, 19'999u, 20'000u}) {
     for (const std::size_t wanted : {0u, 1u, 4096u, 4097u, 10'000u}) {
       std::vector<std::int32_t> ids(std::min(wanted, tokens.size() - first));
@@ -183,7 +183,7 @@ TEST_F(TokenSourceTest, SlicesShiftPositions) {
   const auto slice = slice_tokens(*whole, 3, 4);
   EXPECT_EQ(read_all(*slice), (std::vector<std::int32_t>{'d', 'e', 'f', 'g'}));
   EXPECT_EQ(read_all(*slice_tokens(*slice, 1, 2)), (std::vector<std::int32_t>{'e', 'f'}));
-  EXPECT_EQ(slice->description(), "4 from 3 of bytes of text, 8");
+  EXPECT_EQ(slice->description(), "4 from 3 on of 8 bytes of text");
   std::vector<std::int32_t> ids(4);
   EXPECT_DEATH(slice->read(1, ids), "check failed");  // inside the whole, outside the slice
   EXPECT_DEATH((void)slice_tokens(*whole, 5, 4), "check failed");
@@ -199,14 +199,14 @@ TEST(SharedData, IsReadAsDocumented) {
     const char* description;
     std::vector<std::int32_t> first;
   } kFiles[] = {
-      {"bins/llmc_tiny_shakespeare_train.bin", kGpt2Vocabulary, "llm.c tokens, 305,260", {}},
+      {"bins/llmc_tiny_shakespeare_train.bin", kGpt2Vocabulary, "305,260 llm.c tokens", {}},
       {"bins/llmc_tiny_shakespeare_val.bin",
        kGpt2Vocabulary,
-       "llm.c tokens, 32,768",
+       "32,768 llm.c tokens",
        {50256, 5962, 22307}},  // <|endoftext|>First Citizen
-      {"bins/llmc_tinystories_tok512.bin", 512, "llm.c tokens, 100,509", {1, 385}},
-      {"bins/nanogpt_shakespeare_gpt2_val.bin", kGpt2Vocabulary, "nanoGPT tokens, 36,059", {30}},
-      {"text/tinyshakespeare.txt", 256, "bytes of text, 1,115,394", {'F', 'i', 'r', 's', 't'}},
+      {"bins/llmc_tinystories_tok512.bin", 512, "100,509 llm.c tokens", {1, 385}},
+      {"bins/nanogpt_shakespeare_gpt2_val.bin", kGpt2Vocabulary, "36,059 nanoGPT tokens", {30}},
+      {"text/tinyshakespeare.txt", 256, "1,115,394 bytes of text", {'F', 'i', 'r', 's', 't'}},
   };
   for (const auto& file : kFiles) {
     const auto source = open_tokens(data + "/" + file.path, file.vocabulary);

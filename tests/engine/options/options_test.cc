@@ -6,7 +6,11 @@
 #include <set>
 #include <sstream>
 
+#include "engine/options/count_text.h"
+#include "engine/options/option_check.h"
+#include "engine/options/option_help.h"
 #include "engine/options/option_list.h"
+#include "engine/options/option_parse.h"
 #include "kernels/base/error.h"
 #include "tests/support/error_text.h"
 
@@ -16,8 +20,12 @@ namespace {
 using test::error_text;
 using test::mentions;
 
+Options parse(const std::vector<std::string>& arguments) {
+  return parse_options("train", arguments);
+}
+
 std::string parse_error(const std::vector<std::string>& arguments) {
-  return error_text<ConfigError>([&] { parse_options(arguments); });
+  return error_text<ConfigError>([&] { parse(arguments); });
 }
 
 Options valid_options() {
@@ -50,30 +58,30 @@ TEST(OptionList, EveryValueIsReadBackAsItWasWritten) {
 }
 
 TEST(ParseOptions, FillsFieldsOfEveryKind) {
-  const Options o = parse_options({"--model",
-                                   "gpt2-124m",
-                                   "--device-memory",
-                                   "512MiB",
-                                   "--host-memory=2GB",
-                                   "--prefetch",
-                                   "0",
-                                   "--recompute",
-                                   "off",
-                                   "--pass",
-                                   "4",
-                                   "--lr",
-                                   "6e-4",
-                                   "--lr-schedule",
-                                   "wsd",
-                                   "--warmup",
-                                   "3%",
-                                   "--no-decay",
-                                   "*.bias,ln_*",
-                                   "--seed",
-                                   "18446744073709551615",
-                                   "--sample-prompt",
-                                   "a\\nb",
-                                   "--json"});
+  const Options o = parse({"--model",
+                           "gpt2-124m",
+                           "--device-memory",
+                           "512MiB",
+                           "--host-memory=2GB",
+                           "--prefetch",
+                           "0",
+                           "--recompute",
+                           "off",
+                           "--pass",
+                           "4",
+                           "--lr",
+                           "6e-4",
+                           "--lr-schedule",
+                           "wsd",
+                           "--warmup",
+                           "3%",
+                           "--no-decay",
+                           "*.bias,ln_*",
+                           "--seed",
+                           "18446744073709551615",
+                           "--sample-prompt",
+                           "a\\nb",
+                           "--json"});
   EXPECT_EQ(o.model, "gpt2-124m");
   EXPECT_EQ(o.device_memory, 512 * 1024 * 1024);
   EXPECT_EQ(o.host_memory, 2'000'000'000);
@@ -90,24 +98,24 @@ TEST(ParseOptions, FillsFieldsOfEveryKind) {
 }
 
 TEST(ParseOptions, AutoIsAnEmptyValue) {
-  const Options o = parse_options({"--host-memory", "auto", "--pass", "auto", "--threads", "auto"});
+  const Options o = parse({"--host-memory", "auto", "--pass", "auto", "--threads", "auto"});
   EXPECT_FALSE(o.host_memory.has_value());
   EXPECT_FALSE(o.pass.has_value());
   EXPECT_FALSE(o.threads.has_value());
 }
 
 TEST(ParseOptions, TheLastOfTwoValuesWins) {
-  EXPECT_EQ(parse_options({"--steps", "5", "--steps", "7"}).steps, 7);
+  EXPECT_EQ(parse({"--steps", "5", "--steps", "7"}).steps, 7);
 }
 
 TEST(ParseOptions, ValuesMayLookLikeOptions) {
-  EXPECT_DOUBLE_EQ(parse_options({"--lr", "-1"}).lr, -1);  // for check_options() to refuse
+  EXPECT_DOUBLE_EQ(parse({"--lr", "-1"}).lr, -1);  // for check_options() to refuse
 }
 
 TEST(ParseOptions, TheCommandLineWinsOverTheConfigFile) {
   const auto path = std::filesystem::path(::testing::TempDir()) / "options_test.toml";
   std::ofstream(path) << "steps = 5\nglobal_batch = 16  # underscores work too\n";
-  const Options o = parse_options({"--steps", "7", "--config", path.string()});
+  const Options o = parse({"--steps", "7", "--config", path.string()});
   EXPECT_EQ(o.steps, 7);
   EXPECT_EQ(o.global_batch, 16);
   std::filesystem::remove(path);
@@ -136,8 +144,13 @@ TEST(ParseOptions, UnknownOptionsSuggestWhatIsMeant) {
   EXPECT_PRED2(mentions, parse_error({"--gradient_accumulation_steps", "4"}), "--global-batch");
   EXPECT_PRED2(mentions, parse_error({"--warmup_ratio", "0.03"}), "--warmup 3%");
   EXPECT_PRED2(mentions, parse_error({"--per_device_train_batch_size", "4"}), "--micro-batch");
+  for (const char* name : {"--resume", "--checkpoint-every", "--save_steps"}) {
+    EXPECT_PRED2(mentions, parse_error({name, "5"}), "there are no checkpoints yet");
+  }
   EXPECT_EQ(parse_error({"--qqqqqqqqqqqq"}),
             "unknown option --qqqqqqqqqqqq: see strata train --help");
+  EXPECT_EQ(error_text<ConfigError>([] { parse_options("plan", {"--qqqqqqqqqqqq"}); }),
+            "unknown option --qqqqqqqqqqqq: see strata plan --help");
 }
 
 TEST(ParseOptions, BadValuesNameTheOption) {
@@ -152,7 +165,11 @@ TEST(ParseOptions, BadValuesNameTheOption) {
   EXPECT_PRED2(mentions, parse_error({"--warmup", "-1"}), "--warmup: '-1'");
   EXPECT_PRED2(mentions, parse_error({"--sample-prompt", "\\x"}), "--sample-prompt: ");
   EXPECT_PRED2(mentions, parse_error({"--no-decay", "a,,b"}), "--no-decay: ");
-  EXPECT_PRED2(mentions, parse_error({"--steps"}), "--steps");
+  EXPECT_EQ(parse_error({"--steps"}), "--steps: the value is missing");
+  EXPECT_EQ(parse_error({"--steps="}), "--steps: the value is missing");
+  EXPECT_EQ(parse_error({"--steps", "--lr", "1"}), "--steps: the value is missing before --lr");
+  EXPECT_EQ(parse_error({"--config", "a", "--config", "b"}),
+            "--config is given twice: give one file");
   EXPECT_PRED2(mentions, parse_error({"train.txt"}), "unexpected argument 'train.txt'");
 }
 
@@ -181,7 +198,7 @@ TEST(CheckOptions, RefusesWhatIsOutOfRangeOrContradictory) {
       {"--lr", [](Options& o) { o.lr = -1e-3; }},
       {"--min-lr", [](Options& o) { o.min_lr = 2 * o.lr; }},
       {"--min-lr", [](Options& o) { o.min_lr = o.lr / 2, o.lr_schedule = "constant"; }},
-      {"--warmup", [](Options& o) { o.warmup = "11"; }},
+      {"no CUDA device", [](Options& o) { o.device = "cuda"; }},
       {"--weight-decay", [](Options& o) { o.weight_decay = -1; }},
       {"--beta1", [](Options& o) { o.beta1 = 1; }},
       {"--beta2", [](Options& o) { o.beta2 = -0.1; }},
@@ -218,8 +235,15 @@ TEST(CheckOptions, TrainingNeedsDataAndALength) {
   EXPECT_NO_THROW(check_training_options(options));
 }
 
+TEST(ResolveDevice, AutoIsTheCpu) {
+  Options options;
+  EXPECT_EQ(resolve_device(options), "cpu");
+  options.device = "cpu";
+  EXPECT_EQ(resolve_device(options), "cpu");
+}
+
 TEST(OptionsHelp, ShowsEveryOptionOnceWithItsDefaultInAHundredColumns) {
-  const std::string help = options_help("train");
+  const std::string help = options_help("train", UsedBy::train);
   for (const OptionSpec& spec : option_list()) {
     const std::size_t first = help.find("  --" + spec.name + " ");
     EXPECT_NE(first, std::string::npos) << spec.name;
@@ -227,8 +251,31 @@ TEST(OptionsHelp, ShowsEveryOptionOnceWithItsDefaultInAHundredColumns) {
   }
   EXPECT_PRED2(mentions, help, "[0.0003]");
   EXPECT_PRED2(mentions, help, "Tiers\n");
+  EXPECT_PRED2(mentions, help, "--model MODEL --data FILE");
+  EXPECT_PRED2(mentions, help, "Steps to train\n");  // 0 is no default that could be given
   std::istringstream lines(help);
   for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100u) << line;
+}
+
+TEST(OptionsHelp, OfAPlanLeavesOutWhatOnlyTrainingUses) {
+  const std::string help = options_help("plan", UsedBy::train_and_plan);
+  for (const char* used : {"  --data ", "  --nvme ", "  --clip-norm ", "  --json "}) {
+    EXPECT_PRED2(mentions, help, used);
+  }
+  for (const char* unused :
+       {"--data FILE [", "  --lr ", "  --steps ", "  --log ", "  --eval-every "}) {
+    EXPECT_FALSE(mentions(help, unused)) << unused;
+  }
+}
+
+TEST(CountText, HasSeparatorsAndPlurals) {
+  EXPECT_EQ(with_separators(0), "0");
+  EXPECT_EQ(with_separators(-123), "-123");
+  EXPECT_EQ(with_separators(-1234), "-1,234");
+  EXPECT_EQ(with_separators(1'681'817), "1,681,817");
+  EXPECT_EQ(count_text(1, "step"), "1 step");
+  EXPECT_EQ(count_text(6241, "step"), "6,241 steps");
+  EXPECT_EQ(count_text(0, "pass", "passes"), "0 passes");
 }
 
 TEST(OptionsSummary, ShowsWhatDiffersFromTheDefaults) {

@@ -92,13 +92,13 @@ TEST_F(BadInput, GoodInputTrains) {
 }
 
 TEST_F(BadInput, Data) {
-  expect_error({"--data", "none.txt"}, {"none.txt", "No such file"});
+  expect_error({"--data", "none.txt"}, {"--data: ", "none.txt", "No such file"});
   expect_error({"--data", "nvme"}, {"nvme", "directory"});
   write("short.txt", std::string(32, 'a'));  // one token less than a sequence and its last target
   expect_error({"--data", "short.txt"}, {"32 tokens", "--seq-len 32"});
   write("empty.txt", "");
   expect_error({"--data", "empty.txt"}, {"empty.txt"});
-  expect_error({"--val-data", "none.txt"}, {"none.txt", "No such file"});
+  expect_error({"--val-data", "none.txt"}, {"--val-data: ", "none.txt", "No such file"});
   // Bytes are tokens of byte-level models only.
   expect_error({"--model", "gpt2:layers=1,hidden=32,heads=2,context=32,vocab=300"}, {"text.txt"});
 }
@@ -140,7 +140,9 @@ TEST_F(BadInput, Model) {
   expect_error({"--model", "gpt2:layers=1,hidden=32,heads=3,context=32"}, {"hidden", "heads"});
   expect_error({"--seq-len", "33"}, {"--seq-len", "32"});
   expect_error({"--no-decay", "ln_*,nothing*"}, {"--no-decay 'nothing*'"});
-  expect_error({"--device", "cuda"}, {"--device", "cuda", "cpu"});
+  expect_error({"--device", "cuda"}, {"--device cuda", "no CUDA device", "--device cpu"});
+  expect_error({"--warmup", "3"}, {"--warmup of 3 steps is longer than the run of 2 steps"});
+  expect_error({"--place", "weights=disk"}, {"--place: 'disk'"});
 }
 
 // The options in "…; --host-memory 52MiB would fit, and so would --pass 3", one set per
@@ -199,7 +201,7 @@ TEST_F(BadInput, BudgetsTooSmallNameChangesThatFit) {
 // The largest pass that fits, not just one.
 TEST_F(BadInput, PassesThatDoNotFitNameTheLargestThatDoes) {
   const std::vector<std::string> options = {"--activations", "host",          "--global-batch",
-                                            "20000",         "--host-memory", "16MiB"};
+                                            "16000",         "--host-memory", "12MiB"};
   const ProcessResult refused = run("plan", options);
   const auto alternatives = alternatives_in(refused.err);
   ASSERT_EQ(alternatives.size(), 2) << refused.err;
@@ -222,7 +224,7 @@ TEST_F(BadInput, NvmeDirectory) {
   const auto with_nvme = [&](const std::string& folder) {
     return std::vector<std::string>{"--place", "weights=nvme,moments=nvme", "--nvme", folder};
   };
-  expect_error(with_nvme("none"), {"none", "no such directory"});
+  expect_error(with_nvme("none"), {"--nvme: ", "none", "no such directory"});
   expect_error(with_nvme("text.txt"), {"text.txt", "directory"});
   expect_error({"--place", "all=host", "--nvme", "none"}, {"none", "no such directory"});
 }

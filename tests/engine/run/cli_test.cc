@@ -37,7 +37,7 @@ void expect_usage_error(const std::vector<std::string>& arguments, const std::st
 }
 
 TEST(Cli, HelpAndVersionGoToStandardOutput) {
-  for (const char* flag : {"--help", "-h"}) {
+  for (const char* flag : {"--help", "-h", "help"}) {
     const ProcessResult help = strata({flag});
     EXPECT_EQ(help.exit_code, 0);
     EXPECT_EQ(help.err, "");
@@ -56,7 +56,7 @@ TEST(Cli, EveryCommandHasHelpWithDefaults) {
     EXPECT_EQ(help.err, "");
     EXPECT_PRED2(mentions, help.out, "usage: strata " + command);
     EXPECT_PRED2(mentions, help.out, "\nTiers\n");
-    EXPECT_PRED2(mentions, help.out, "[0.0003]");
+    EXPECT_PRED2(mentions, help.out, "[auto]");
   }
 }
 
@@ -80,6 +80,8 @@ TEST(Cli, WrongOptionsEndTheProgramBeforeAnyWork) {
   expect_usage_error({"train", "--data", "none.txt", "--steps", "1"}, "--model");
   expect_usage_error({"train", "--model", "gpt2-124m", "--steps", "1"}, "--data");
   expect_usage_error({"plan"}, "--model");
+  expect_usage_error({"plan", "--qqqqqqqqqqqq"}, "see strata plan --help");
+  expect_usage_error(with({"--steps"}), "--steps: the value is missing");
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
@@ -88,6 +89,18 @@ TEST(Progress, APlainLineSaysEverything) {
   EXPECT_EQ(out.read_all(),
             "step 1/1001  loss 3.1416  val 2.5000  lr 3.00e-04  norm 1.5  12345 tok/s  4000 ms  "
             "50% of bound  left 1h06m  device 512 MiB  host 1 GiB  nvme 3 GiB\n");
+}
+
+TEST(Progress, WhatIsNoNumberHasNoSign) {
+  Channel out;
+  open_pipe(out);
+  Progress progress(out.write_end, ProgressStyle::plain, 2, kNvmeBytes);
+  StepRecord record = record_of(1, 1);
+  record.loss = -std::nan("");
+  record.grad_norm = -std::nan("");
+  record.skipped = true;
+  progress.show(record);
+  EXPECT_PRED2(mentions, out.read_all(), "loss nan  lr 3.00e-04  norm nan  skipped");
 }
 
 TEST(Progress, BeforeTrainingOnlyTheValidationLossIsShown) {
@@ -183,9 +196,11 @@ TEST(Progress, TheStyleFollowsTheOutput) {
   open_pipe(pipe);
   Channel terminal;
   open_terminal(terminal, 80);
-  EXPECT_EQ(progress_style(pipe.write_end, false), ProgressStyle::plain);
-  EXPECT_EQ(progress_style(terminal.write_end, false), ProgressStyle::terminal);
-  EXPECT_EQ(progress_style(terminal.write_end, true), ProgressStyle::json);
+  EXPECT_EQ(progress_style(pipe.write_end, false, 1), ProgressStyle::plain);
+  EXPECT_EQ(progress_style(terminal.write_end, false, 1), ProgressStyle::terminal);
+  EXPECT_EQ(progress_style(terminal.write_end, true, 1), ProgressStyle::json);
+  // mpirun gives each rank a terminal, also where its own output is a file.
+  EXPECT_EQ(progress_style(terminal.write_end, false, 2), ProgressStyle::plain);
 }
 
 TEST(Progress, AllocatesNothing) {

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/options/option_list.h"
+#include "engine/options/option_parse.h"
 #include "engine/run/run_folder.h"
 #include "kernels/base/error.h"
 #include "tests/support/error_text.h"
@@ -46,9 +47,20 @@ TEST(RunFolder, AFailedRunLeavesNothing) {
   {
     RunFolder run(folder.path("runs/first/"));
     run.write_options({});
-    std::ofstream(run.path() + "/state.0") << "state";
+    run.write_arithmetic("{}");
   }
   EXPECT_TRUE(fs::is_empty(folder.path()));  // the parent that was made for it is gone as well
+}
+
+TEST(RunFolder, AFailedRunLeavesTheFilesOfOthers) {
+  const TemporaryFolder folder;
+  {
+    RunFolder run(folder.path("runs/first"));
+    run.write_options({});
+    std::ofstream(folder.path("runs/other")) << "text";
+  }
+  EXPECT_FALSE(fs::exists(folder.path("runs/first")));
+  EXPECT_EQ(contents_of(folder.path("runs/other")), "text");
 }
 
 TEST(RunFolder, AnEmptyDirectoryIsUsedAndLeftEmptyByAFailedRun) {
@@ -83,7 +95,7 @@ TEST(RunFolder, OptionsAreReadBackAsAConfigFile) {
   RunFolder run(folder.path("run"));
   run.write_options(options);
 
-  const Options again = parse_options({"--config", run.path() + "/options.json"});
+  const Options again = parse_options("train", {"--config", run.path() + "/options.json"});
   for (const OptionSpec& spec : option_list()) {
     EXPECT_EQ(spec.get(again), spec.get(options)) << spec.name;
   }

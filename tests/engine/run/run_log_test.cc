@@ -96,7 +96,12 @@ TEST(RunLog, BeforeTrainingThereIsOnlyAValidationLoss) {
   record.val_loss = 5.5;
   RunLog({folder.path("log.jsonl")}).write(record);
   const Json line = Json::parse(contents_of(folder.path("log.jsonl")));
-  EXPECT_TRUE(line.at("loss").is_null());
+  for (const char* name : {"loss", "lr", "grad_norm", "tokens_per_s", "mfu", "step_s",
+                           "nvme_read_bytes", "nvme_written_bytes"}) {
+    EXPECT_TRUE(line.at(name).is_null()) << name;
+  }
+  EXPECT_EQ(line.at("step"), 0);
+  EXPECT_EQ(line.at("tokens"), 0);
   EXPECT_EQ(line.at("val_loss"), 5.5);
 }
 

@@ -108,8 +108,9 @@ TEST_F(TrainTest, LearnsATextAndSummarises) {
 TEST_F(TrainTest, TextOutputShowsPlanProgressSampleAndSummary) {
   const ProcessResult result = train({"--sample-tokens", "8", "--sample-prompt", "tier"});
   for (const char* part :
-       {"model ", "bytes held", "moment1", "budget", "storage ", "step 1/40 ", "step 40/40 ",
-        "  val ", "sample: ", "\nsummary\n", "device memory", "NVMe", "bound "}) {
+       {"model ", "options    model = gpt2:", "           steps = 40\n", "bytes held", "moment1",
+        "budget", "storage ", "step 1/40 ", "step 40/40 ", "  val ", "sample: ", "\nsummary\n",
+        "device memory", "NVMe", "bound "}) {
     EXPECT_PRED2(mentions, result.out, part);
   }
 }
@@ -125,18 +126,22 @@ TEST_F(TrainTest, RunFolderHoldsOptionsPlanAndLog) {
   EXPECT_EQ(test::contents_of(path("run/log.jsonl")), test::contents_of(path("log.jsonl")));
   EXPECT_TRUE(fs::is_empty(path("nvme")));
 
-  const ProcessResult plan = strata("plan", options(), {"--json"});
-  EXPECT_EQ(json::parse(plan.out), json::parse(test::contents_of(path("run/plan.json"))));
+  json plan = json::parse(strata("plan", options(), {"--json"}).out);
+  plan.erase("storage");  // what is free now
+  EXPECT_EQ(plan, json::parse(test::contents_of(path("run/plan.json"))));
+  EXPECT_EQ(plan["resolved"]["threads"], 1);
+  EXPECT_EQ(plan["resolved"]["seq_len"], 64);
 
   const ProcessResult again = strata("train", options(), {"--run", "run"});
   EXPECT_EQ(again.exit_code, 2);
   EXPECT_PRED2(mentions, again.err, "--run run: the folder is not empty; choose another");
 }
 
+// And one before them with the first validation loss.
 TEST_F(TrainTest, LogHasALinePerStepWithItsFields) {
   train({"--log", "log.jsonl"});
   const std::vector<json> lines = lines_of("log.jsonl");
-  ASSERT_EQ(lines.size(), kSteps);
+  ASSERT_EQ(lines.size(), 1 + kSteps);
   const std::set<std::string> fields = {"step",
                                         "epoch",
                                         "loss",
@@ -152,13 +157,15 @@ TEST_F(TrainTest, LogHasALinePerStepWithItsFields) {
                                         "host_peak_bytes",
                                         "nvme_read_bytes",
                                         "nvme_written_bytes"};
-  for (int i = 0; i < kSteps; ++i) {
+  for (int step = 0; step <= kSteps; ++step) {
+    const json& line = lines[step];
     std::set<std::string> names;
-    for (const auto& [name, value] : lines[i].items()) names.insert(name);
+    for (const auto& [name, value] : line.items()) names.insert(name);
     EXPECT_EQ(names, fields);
-    EXPECT_EQ(lines[i]["step"], i + 1);
-    EXPECT_EQ(lines[i]["tokens"], (i + 1) * 8 * 64);
-    EXPECT_EQ(lines[i]["val_loss"].is_null(), i + 1 != kSteps);
+    EXPECT_EQ(line["step"], step);
+    EXPECT_EQ(line["tokens"], step * 8 * 64);
+    EXPECT_EQ(line["loss"].is_null(), step == 0);
+    EXPECT_EQ(line["val_loss"].is_null(), step != 0 && step != kSteps);
   }
 }
 
@@ -176,7 +183,9 @@ TEST_F(TrainTest, BytesOfTheStepsAddUpToTheSummary) {
     const ProcessResult result =
         train({"--json", "--steps", steps, "--clip-norm", clip, "--log", log});
     Bytes bytes;
-    for (const json& line : lines_of(log)) bytes.steps += line[field].get<std::int64_t>();
+    for (const json& line : lines_of(log)) {
+      if (line["step"] > 0) bytes.steps += line[field].get<std::int64_t>();
+    }
     bytes.all = test::json_lines(result.out).back()[field];
     return bytes;
   };
@@ -190,6 +199,39 @@ TEST_F(TrainTest, BytesOfTheStepsAddUpToTheSummary) {
   }
 }
 
+TEST_F(TrainTest, PlanSaysWhatItNeedsOnNvme) {
+  const std::vector<std::string> without = {"--nvme", ""};
+  const ProcessResult text = strata("plan", options(), without);
+  EXPECT_EQ(text.exit_code, 0) << text.err;
+  EXPECT_PRED2(mentions, text.out,
+               "It fits, with a directory for NVMe (--nvme or --run) that has ");
+  const json plan = json::parse(strata("plan", options(), {"--nvme", "", "--json"}).out);
+  EXPECT_TRUE(plan["storage"]["directory"].is_null());
+  EXPECT_EQ(plan["storage"]["needed_bytes"], plan["tiers"]["nvme"]["total_bytes"]);
+  EXPECT_PRED2(mentions, strata("plan", options()).out, "\nIt fits.\n");
+}
+
+TEST_F(TrainTest, PlanRefusesWhatTrainRefuses) {
+  for (const std::vector<std::string>& wrong :
+       std::vector<std::vector<std::string>>{{"--nvme", "none"}, {"--data", "none.txt"}}) {
+    const ProcessResult plan = strata("plan", options(), wrong);
+    EXPECT_EQ(plan.exit_code, 2);
+    EXPECT_PRED2(mentions, plan.err, wrong[0] + ": ");
+    EXPECT_EQ(plan.err, strata("train", options(), wrong).err);
+  }
+}
+
+TEST_F(TrainTest, APlanThatDoesNotFitIsAnObjectToo) {
+  const ProcessResult result = strata("plan", options(), {"--device-memory", "1MiB", "--json"});
+  EXPECT_EQ(result.exit_code, 1);
+  const json plan = json::parse(result.out);
+  EXPECT_EQ(plan["fits"], false);
+  EXPECT_EQ(plan["tier"], "device");
+  EXPECT_EQ(plan["budget_bytes"], 1 << 20);
+  EXPECT_GT(plan["needed_bytes"], plan["budget_bytes"]);
+  EXPECT_PRED2(mentions, result.err, plan["reason"].get<std::string>());
+}
+
 TEST_F(TrainTest, ConfigFileEqualsTheCommandLine) {
   train({"--run", "run"});
   EXPECT_EQ(strata("train", {"--config", "run/options.json", "--run", "again"}).exit_code, 0);
@@ -198,7 +240,7 @@ TEST_F(TrainTest, ConfigFileEqualsTheCommandLine) {
   ASSERT_EQ(first.size(), second.size());
   for (std::size_t i = 0; i < first.size(); ++i) {
     for (const char* field : {"loss", "grad_norm", "val_loss", "lr", "nvme_read_bytes"}) {
-      EXPECT_EQ(first[i][field], second[i][field]) << field << " of step " << i + 1;
+      EXPECT_EQ(first[i][field], second[i][field]) << field << " of step " << i;
     }
   }
   EXPECT_EQ(test::contents_of(path("run/plan.json")), test::contents_of(path("again/plan.json")));
