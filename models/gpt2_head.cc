@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/base/error.h"
+#include "kernels/ops/cross_entropy.h"
 #include "kernels/ops/layernorm.h"
 #include "kernels/ops/linear.h"
 #include "models/carver.h"

@@ -12,7 +12,6 @@
 
 #include "kernels/device/device.h"
 #include "kernels/ops/cpu_ops.h"
-#include "kernels/ops/cross_entropy.h"
 #include "kernels/ops/view.h"
 #include "models/gpt2_block.h"
 #include "models/gpt2_config.h"

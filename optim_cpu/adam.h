@@ -54,8 +54,8 @@ struct F32State {
 
 // Returns false when an updated master left its domain (split: |master| >= 0x7F7F8000 or not
 // finite; f32: not finite) or a second moment overflowed, which would freeze its weight. All of the
-// state is then written and the run must end at its last commit. `isa` must be one that this
-// machine runs. Pointers need the alignment of their element type only.
+// state is then written and the run must end. `isa` must be one that this machine runs. Pointers
+// need the alignment of their element type only.
 [[nodiscard]] bool adam_update(const AdamStep& step, const SplitState& state, Isa isa);
 [[nodiscard]] bool adam_update(const AdamStep& step, const F32State& state, Isa isa);
 
@@ -69,7 +69,5 @@ double gradient_square_sum(std::span<const bf16> gradient, Isa isa, bool* finite
 void accumulate(std::span<float> accumulated, std::span<const float> addend, Isa isa);
 // Round to nearest, ties to even.
 void round_to_bf16(std::span<bf16> destination, std::span<const float> source, Isa isa);
-// The reverse, exact.
-void widen_to_f32(std::span<float> destination, std::span<const bf16> source, Isa isa);
 
 }  // namespace strata::optim

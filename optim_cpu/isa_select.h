@@ -1,4 +1,5 @@
-// The one of three that belongs to an instruction set.
+// select(): of the function tables that isa/ defines once per instruction set, the one of `isa`,
+// which must be one that this machine runs. adam.cc and spans.cc dispatch through it.
 #pragma once
 
 #include "optim_cpu/isa/functions.h"

@@ -46,9 +46,4 @@ void round_to_bf16(std::span<bf16> destination, std::span<const float> source, I
   functions(isa).round_to_bf16(destination.data(), source.data(), elements_of(source));
 }
 
-void widen_to_f32(std::span<float> destination, std::span<const bf16> source, Isa isa) {
-  STRATA_CHECK(destination.size() == source.size());
-  functions(isa).widen_to_f32(destination.data(), source.data(), elements_of(source));
-}
-
 }  // namespace strata::optim

@@ -33,17 +33,13 @@ inline bf16 to_bf16_nearest_even(float x) {
 // An f32 master stored as the bf16 working weight and a 16-bit remainder:
 //   w = (bits(master) + 0x8000) >> 16,  rem = int16(bits(master) & 0xFFFF),
 //   bits(master) = (w << 16) + rem  (mod 2^32), exactly.
-// Domain: finite, |master| < kSplitMasterBound.
+// Domain: |master| below the number of kSplitMasterBoundBits, where w becomes infinite.
 struct SplitMaster {
   bf16 weight;
   std::int16_t remainder;
 };
 
 inline constexpr std::uint32_t kSplitMasterBoundBits = 0x7F7F8000u;
-
-inline bool in_split_domain(float master) {
-  return (std::bit_cast<std::uint32_t>(master) & 0x7FFFFFFFu) < kSplitMasterBoundBits;
-}
 
 inline SplitMaster split_master(float master) {
   const auto bits = std::bit_cast<std::uint32_t>(master);

@@ -1,4 +1,4 @@
-// Errors, in three kinds (docs/architecture.md, "Errors"):
+// Errors, in three kinds (CONTRIBUTING.md, "Errors"):
 //  (a) programmer error            STRATA_CHECK, on in every build: prints and aborts;
 //  (b) the environment failed      one of the exceptions below, caught once in main();
 //  (c) an expected outcome         a [[nodiscard]] return value, never an exception.

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <initializer_list>
 #include <memory>
 #include <optional>
@@ -115,6 +116,14 @@ std::int64_t proc_bytes(const std::string& path, std::string_view key) {
   return *kib * 1024;
 }
 
+// A mapping policy only says on which node a rank starts, unless it counts processors per rank
+// ("slot:PE=4").
+bool asks_for_cores(const char* variable) {
+  const char* const policy = std::getenv(variable);
+  return policy != nullptr &&
+         (std::strstr(policy, "PE=") != nullptr || std::strstr(policy, "pe=") != nullptr);
+}
+
 }  // namespace
 
 // The launcher's own mask is what a rank would have without binding: it is within the cpuset, and
@@ -122,10 +131,11 @@ std::int64_t proc_bytes(const std::string& path, std::string_view key) {
 std::string undo_default_binding() {
   const bool by_openmpi = any_set({"OMPI_COMM_WORLD_SIZE"});  // by mpirun; srun sets none
   const bool asked_for =
-      any_set({"OMPI_MCA_hwloc_base_binding_policy", "OMPI_MCA_rmaps_base_mapping_policy",
-               "OMPI_MCA_hwloc_base_cpu_set", "OMPI_MCA_rmaps_rank_file_path",
-               "PRTE_MCA_hwloc_default_binding_policy", "PRTE_MCA_rmaps_default_mapping_policy",
-               "PRTE_MCA_hwloc_default_cpu_list"});
+      any_set({"OMPI_MCA_hwloc_base_binding_policy", "OMPI_MCA_hwloc_base_cpu_set",
+               "OMPI_MCA_rmaps_rank_file_path", "PRTE_MCA_hwloc_default_binding_policy",
+               "PRTE_MCA_hwloc_default_cpu_list"}) ||
+      asks_for_cores("OMPI_MCA_rmaps_base_mapping_policy") ||
+      asks_for_cores("PRTE_MCA_rmaps_default_mapping_policy");
   if (!by_openmpi || asked_for) return "";
   const int bound = CpuMask::of_process(0).count();
   const std::optional<pid_t> launcher = find_launcher();
@@ -172,9 +182,15 @@ CpuShare cpu_share(int sharing_rank, int sharing_ranks) {
   return share;
 }
 
-int numa_nodes() {
-  const Topology topology;
-  return std::max(1, ::hwloc_get_nbobjs_by_type(topology.get(), HWLOC_OBJ_NUMANODE));
+bool stay_on(const std::vector<int>& cpus) {
+  if (cpus.empty()) return true;
+  cpu_set_t mask;
+  CPU_ZERO(&mask);
+  for (const int cpu : cpus) {
+    if (cpu >= CPU_SETSIZE) return false;
+    CPU_SET(static_cast<std::size_t>(cpu), &mask);
+  }
+  return ::sched_setaffinity(0, sizeof(mask), &mask) == 0;
 }
 
 std::int64_t available_memory_bytes() {
@@ -182,8 +198,6 @@ std::int64_t available_memory_bytes() {
   const std::int64_t room_bytes = ControlGroups().memory_room_bytes().value_or(machine_bytes);
   return std::clamp(room_bytes, std::int64_t{0}, machine_bytes);
 }
-
-std::int64_t resident_bytes() { return proc_bytes("/proc/self/status", "VmRSS:"); }
 
 std::int64_t peak_resident_bytes() { return proc_bytes("/proc/self/status", "VmHWM:"); }
 

@@ -26,13 +26,14 @@ struct CpuShare {
 };
 CpuShare cpu_share(int sharing_rank, int sharing_ranks);
 
-int numa_nodes();
+// Restricts the calling thread, and those it starts later, to `cpus`: what they touch first lies in
+// the memory next to these. False when the system does not allow it; nothing when empty.
+bool stay_on(const std::vector<int>& cpus);
 
 // What a new process could take: the smaller of available RAM and the room in its cgroup.
 std::int64_t available_memory_bytes();
 
-// Resident set: now, and the highest so far (VmHWM).
-std::int64_t resident_bytes();
+// Highest resident set so far (VmHWM).
 std::int64_t peak_resident_bytes();
 
 }  // namespace strata

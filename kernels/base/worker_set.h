@@ -1,5 +1,5 @@
-// WorkerSet: the one owner of the cores. Compute, optimizer and checksums all run their tiles on
-// it, so that the threads of a run never outnumber its cores. I/O and communication threads are not
+// WorkerSet: the one owner of the cores. Compute and optimizer run their tiles on it, so that
+// the threads of a run never outnumber its cores. I/O and communication threads are not
 // part of it: they block.
 //
 // Several threads may call parallel_for at once; their tiles share the workers. A caller works too,

@@ -1,4 +1,5 @@
-// Checks of operands that ops share. `op` is the op's name, for the message.
+// The checks of operands, made by every op before it launches. `op` is the op's name, for the
+// message.
 #pragma once
 
 #include "kernels/base/error.h"
@@ -23,6 +24,11 @@ inline void check_same_shape(const char* op, const Matrix& a, const Matrix& b) {
 inline void check_dtype(const char* op, const Matrix& matrix, Dtype dtype) {
   STRATA_CHECK(matrix.dtype == dtype, "{}: an operand is {}, not {}", op, name_of(matrix.dtype),
                name_of(dtype));
+}
+
+// An operand that may be wider than the others.
+inline void check_dtype_or_f32(const char* op, const Matrix& matrix, Dtype dtype) {
+  if (matrix.dtype != Dtype::f32) check_dtype(op, matrix, dtype);
 }
 
 }  // namespace strata::ops

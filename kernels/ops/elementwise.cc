@@ -31,10 +31,4 @@ void add(Stream& stream, Matrix y, Matrix a, Matrix b) {
   as_cpu(stream).launch(kName, [=](CpuDevice& device) { cpu::add(device, y, a, b); });
 }
 
-void convert(Stream& stream, Matrix y, Matrix x) {
-  constexpr const char* kName = "convert";
-  check_same_shape(kName, y, x);
-  as_cpu(stream).launch(kName, [=](CpuDevice& device) { cpu::convert(device, y, x); });
-}
-
 }  // namespace strata::ops

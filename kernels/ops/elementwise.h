@@ -1,5 +1,5 @@
-// Elementwise ops. All operands of one call have one dtype unless it says otherwise; arithmetic in
-// f32, one rounding to nearest even.
+// Elementwise ops. All operands of one call have one dtype; arithmetic in f32, one rounding to
+// nearest even.
 #pragma once
 
 #include "kernels/device/device.h"
@@ -15,8 +15,5 @@ void gelu_backward(Stream& stream, Matrix dx, Matrix dy, Matrix x);
 
 // y = a + b; y may be a or b.
 void add(Stream& stream, Matrix y, Matrix a, Matrix b);
-
-// y (any dtype) = x (any dtype).
-void convert(Stream& stream, Matrix y, Matrix x);
 
 }  // namespace strata::ops

@@ -22,8 +22,7 @@ void layernorm_backward(Stream& stream, Matrix dx, Into dx_into, float* dweight,
   check_same_shape(kName, dx, x);
   check_same_shape(kName, dy, x);
   check_dtype(kName, dx, x.dtype);
-  STRATA_CHECK(dy.dtype == x.dtype || dy.dtype == Dtype::f32, "{}: dy is {}, x {}", kName,
-               name_of(dy.dtype), name_of(x.dtype));
+  check_dtype_or_f32(kName, dy, x.dtype);
   STRATA_CHECK(dx.data != x.data || (dx_into == Into::overwrite && dx.stride == x.stride),
                "{}: dx may be x itself only to overwrite it", kName);
   const cpu::LayerNormBackward op{dx, dx_into, dweight, dbias, parameters,

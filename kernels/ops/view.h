@@ -1,4 +1,8 @@
 // Matrix: a view of row-major device memory that ops read and write. Owns nothing.
+//
+// How every op here is built: the function in kernels/ops/<op>.cc checks its operands and launches
+// the body in kernels/ops/cpu/<op>.cc, which runs on the stream's thread and annotates and tiles
+// the work. A second kind of device is a branch on stream.device().kind() between the two.
 #pragma once
 
 #include <cstdint>

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "kernels/base/error.h"
 #include "offload/comm/comm_thread.h"
-#include "offload/comm/mpi_check.h"
 
 namespace strata::comm {
 namespace {

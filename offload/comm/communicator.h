@@ -3,7 +3,7 @@
 // Collectives work on device memory and are enqueued on a Stream, like copies: they run in that
 // stream's order. Gathers and reduce-scatters run on different streams and in an order between the
 // two kinds that differs from rank to rank: the kinds (and the host functions) are matched
-// separately, each on a duplicated communicator of its own, and make progress at the same time.
+// separately, each by a range of message tags of its own, and make progress at the same time.
 // Within a kind every rank must enqueue the same ones in the same order. Host functions (barrier,
 // broadcast, all_gather_host, abort) block; they are for set-up and small values.
 //

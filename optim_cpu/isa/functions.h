@@ -33,7 +33,6 @@ struct SpanFunctions {
   double (*square_sum_bf16)(const bf16* x, std::int64_t elements);
   void (*accumulate)(float* accumulated, const float* addend, std::int64_t elements);
   void (*round_to_bf16)(bf16* destination, const float* source, std::int64_t elements);
-  void (*widen_to_f32)(float* destination, const bf16* source, std::int64_t elements);
 };
 
 namespace scalar {

@@ -1,4 +1,4 @@
-// Sums and conversions of gradients.
+// Sums of gradients, and their rounding to bf16.
 #include <cstdint>
 
 #include "optim_cpu/isa/functions.h"
@@ -42,14 +42,9 @@ void round_to_bf16(bf16* destination, const float* source, std::int64_t elements
   for (std::int64_t i = 0; i < elements; ++i) destination[i] = to_bf16_nearest_even(source[i]);
 }
 
-void widen_to_f32(float* destination, const bf16* source, std::int64_t elements) {
-#pragma GCC ivdep
-  for (std::int64_t i = 0; i < elements; ++i) destination[i] = to_float(source[i]);
-}
-
 }  // namespace
 
 const SpanFunctions kSpanFunctions = {square_sum<float>, square_sum<bf16>, accumulate,
-                                      round_to_bf16, widen_to_f32};
+                                      round_to_bf16};
 
 }  // namespace strata::optim::STRATA_ISA

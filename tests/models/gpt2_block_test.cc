@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "tests/models/test_device.h"
 #include "tests/support/compare.h"
+#include "tests/support/test_device.h"
 
 namespace strata::models {
 namespace {
@@ -15,8 +15,11 @@ namespace {
 const Gpt2Config kConfig = parse_gpt2("gpt2:layers=2,hidden=36,heads=3,context=24");
 constexpr Batch kLimits{2, 11};
 
+using strata::testing::random_values;
+using strata::testing::TestDevice;
+
 std::vector<float> random_weights(const UnitSpec& unit) {
-  std::vector<float> values = random_normals(unit.elements, 1, 0, 0.2f);
+  std::vector<float> values = random_values(Dtype::f32, unit.elements, 1, 0, 0.35f);
   for (const BlockTensor norm : {kLn1Weight, kLn2Weight}) {
     std::fill_n(values.begin() + unit.tensors[norm].offset_elements, kConfig.hidden, 1.0f);
   }
@@ -41,11 +44,11 @@ class Gpt2BlockTest : public ::testing::TestWithParam<Dtype> {
     const std::int64_t elements = batch.rows() * kConfig.hidden;
     const DeviceBuffer weights = device_.upload(random_weights(unit_), dtype_);
     const DeviceBuffer input = device_.upload(x, dtype_);
-    const DeviceBuffer dout = device_.upload(random_normals(elements, 3, 0, 1), dtype_);
+    const DeviceBuffer dout = device_.upload(random_values(dtype_, elements, 3), dtype_);
     const DeviceBuffer out = device_.allocate(elements * bytes_of(dtype_));
     const DeviceBuffer other_dx = device_.allocate(elements * bytes_of(dtype_));
     const std::vector<float> before(static_cast<std::size_t>(unit_.elements), gradients_before);
-    const DeviceBuffer gradients = device_.upload<float>(before);
+    const DeviceBuffer gradients = device_.upload(before);
     const DeviceBuffer saved = device_.allocate_guarded(block.saved_bytes());
     const DeviceBuffer workspace = device_.allocate_guarded(block.workspace_bytes());
     std::byte* const dx = where == Dx::separate ? other_dx.data() : input.data();
@@ -61,7 +64,7 @@ class Gpt2BlockTest : public ::testing::TestWithParam<Dtype> {
   }
 
   std::vector<float> input(Batch batch) {
-    return random_normals(batch.rows() * kConfig.hidden, 2, 0, 1);
+    return random_values(dtype_, batch.rows() * kConfig.hidden, 2);
   }
 
   Dtype dtype_ = GetParam();

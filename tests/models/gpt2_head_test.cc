@@ -8,8 +8,8 @@
 #include <cmath>
 
 #include "kernels/ops/cross_entropy.h"
-#include "tests/models/test_device.h"
 #include "tests/support/compare.h"
+#include "tests/support/test_device.h"
 
 namespace strata::models {
 namespace {
@@ -20,6 +20,8 @@ constexpr float kScale = 0.125f;
 
 using strata::testing::largest;
 using strata::testing::largest_difference;
+using strata::testing::random_values;
+using strata::testing::TestDevice;
 
 class Gpt2HeadTest : public ::testing::TestWithParam<Dtype> {
  protected:
@@ -42,15 +44,15 @@ class Gpt2HeadTest : public ::testing::TestWithParam<Dtype> {
     const std::int64_t m = kBatch.rows();
     const UnitSpec norm_unit = gpt2_final_norm_unit(kConfig);
     const DeviceBuffer norm =
-        device_.upload(random_normals(norm_unit.elements, 1, 1, 0.1f), dtype_);
+        device_.upload(random_values(dtype_, norm_unit.elements, 1, 1, 0.2f), dtype_);
     const DeviceBuffer table =
-        device_.upload(random_normals(kConfig.vocabulary * c, 2, 0, 0.3f), dtype_);
-    const DeviceBuffer x = device_.upload(random_normals(m * c, 3, 0, 2), dtype_);
+        device_.upload(random_values(dtype_, kConfig.vocabulary * c, 2, 0, 0.5f), dtype_);
+    const DeviceBuffer x = device_.upload(random_values(dtype_, m * c, 3, 0, 3), dtype_);
     const DeviceBuffer dx = device_.allocate(m * c * bytes_of(dtype_));
     const DeviceBuffer dtable = device_.allocate(kConfig.vocabulary * c * bytes_of(Dtype::f32));
     const DeviceBuffer dnorm = device_.allocate(norm_unit.elements * bytes_of(Dtype::f32));
-    const DeviceBuffer next = device_.upload<std::int32_t>(targets);
-    const DeviceBuffer loss = device_.upload<double>(std::vector<double>{0});
+    const DeviceBuffer next = device_.upload(targets);
+    const DeviceBuffer loss = device_.upload(std::vector<double>{0});
     const DeviceBuffer normed = device_.allocate_guarded(head.normed_bytes());
     const DeviceBuffer dnormed = device_.allocate_guarded(head.dnormed_bytes());
     const DeviceBuffer row_values = device_.allocate_guarded(head.rows_bytes());

@@ -5,8 +5,9 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <map>
-#include <numeric>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,7 +16,7 @@
 #include "kernels/ops/embedding.h"
 #include "models/gpt2_block.h"
 #include "models/gpt2_head.h"
-#include "tests/models/test_device.h"
+#include "tests/support/test_device.h"
 
 namespace strata::models {
 
@@ -55,7 +56,7 @@ class ResidentGpt2 {
       }
       // Gradients start as NaN: what is to be overwritten must be.
       const std::vector<float> nan(values.size(), std::numeric_limits<float>::quiet_NaN());
-      units_.push_back({spec, device_.upload(values, dtype_), device_.upload<float>(nan)});
+      units_.push_back({spec, device_.upload(values, dtype_), device_.upload(nan)});
     }
     STRATA_CHECK(units_.front().spec.tensors.front().rows == config.vocabulary, "one table unit");
   }
@@ -252,7 +253,7 @@ class ResidentGpt2 {
   Gpt2Config config_;
   Dtype dtype_;
   Batch limits_;
-  TestDevice device_;
+  strata::testing::TestDevice device_;
   Gpt2Block block_;
   Gpt2Head head_;
   std::vector<Unit> units_;

@@ -138,23 +138,21 @@ std::int64_t attention_backward_scratch_bytes(std::int64_t tokens, std::int64_t 
          2 * OperandRows::scratch_bytes_of(keys, head_dim);
 }
 
-void attention_backward(CpuStream& stream, const AttentionShape& shape, Matrix dqkv,
-                        float* row_dots, Matrix dout, Matrix qkv, Matrix out,
+void attention_backward(CpuDevice& device, const AttentionShape& shape, const Matrix& dqkv,
+                        float* row_dots, const Matrix& dout, const Matrix& qkv, const Matrix& out,
                         const float* log_sum_exp) {
-  const BackwardOperands operands = {dqkv, row_dots, dout, qkv, out, log_sum_exp};
-  stream.launch("attention_backward", [=](CpuDevice& device) {
-    const std::int64_t row_bytes = shape.heads * shape.rows() * bytes_of(Dtype::f32);
-    annotate_read(operands.dout);
-    annotate_read(operands.qkv);
-    annotate_read(operands.out);
-    strata::annotate_read(operands.log_sum_exp, row_bytes);
-    strata::annotate_write(operands.row_dots, row_bytes);
-    annotate_write(operands.dqkv);
+  const std::int64_t row_bytes = shape.heads * shape.rows() * kF32Bytes;
+  annotate_read(dout);
+  annotate_read(qkv);
+  annotate_read(out);
+  annotate_read(log_sum_exp, row_bytes);
+  annotate_write(row_dots, row_bytes);
+  annotate_write(dqkv);
 
-    const AttentionCall call(device, shape, operands.qkv.dtype);
-    device.workers().parallel_for(call.heads(), [&](std::int64_t head, int worker) {
-      BackwardHead(call, operands, head, worker, call.state.attention_scratch.frame(worker)).run();
-    });
+  const BackwardOperands operands = {dqkv, row_dots, dout, qkv, out, log_sum_exp};
+  const AttentionCall call(device, shape, qkv.dtype);
+  device.workers().parallel_for(call.heads(), [&](std::int64_t head, int worker) {
+    BackwardHead(call, operands, head, worker, call.state.attention_scratch.frame(worker)).run();
   });
 }
 

@@ -83,21 +83,18 @@ std::int64_t attention_forward_scratch_bytes(std::int64_t tokens, std::int64_t h
          2 * OperandRows::scratch_bytes_of(keys, head_dim);
 }
 
-void attention_forward(CpuStream& stream, const AttentionShape& shape, Matrix out,
-                       float* log_sum_exp, Matrix qkv) {
-  stream.launch("attention_forward", [=](CpuDevice& device) {
-    annotate_read(qkv);
-    annotate_write(out);
-    strata::annotate_write(log_sum_exp, shape.heads * shape.rows() * bytes_of(Dtype::f32));
+void attention_forward(CpuDevice& device, const AttentionShape& shape, const Matrix& out,
+                       float* log_sum_exp, const Matrix& qkv) {
+  annotate_read(qkv);
+  annotate_write(out);
+  annotate_write(log_sum_exp, shape.heads * shape.rows() * kF32Bytes);
 
-    const AttentionCall call(device, shape, qkv.dtype);
-    const std::int64_t tiles_per_head = ceil_div(shape.tokens, kQueryTile);
-    device.workers().parallel_for(
-        call.heads() * tiles_per_head, [&](std::int64_t tile, int worker) {
-          const std::int64_t first_query = tile % tiles_per_head * kQueryTile;
-          ForwardTile(call, worker, call.state.attention_scratch.frame(worker))
-              .run(out, log_sum_exp, qkv, tile / tiles_per_head, first_query);
-        });
+  const AttentionCall call(device, shape, qkv.dtype);
+  const std::int64_t tiles_per_head = ceil_div(shape.tokens, kQueryTile);
+  device.workers().parallel_for(call.heads() * tiles_per_head, [&](std::int64_t tile, int worker) {
+    const std::int64_t first_query = tile % tiles_per_head * kQueryTile;
+    ForwardTile(call, worker, call.state.attention_scratch.frame(worker))
+        .run(out, log_sum_exp, qkv, tile / tiles_per_head, first_query);
   });
 }
 

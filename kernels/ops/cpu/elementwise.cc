@@ -49,8 +49,4 @@ void add(CpuDevice& device, const Matrix& y, const Matrix& a, const Matrix& b) {
   run(device, kernels_of(device).add[y.dtype], y, a, b);
 }
 
-void convert(CpuDevice& device, const Matrix& y, const Matrix& x) {
-  run(device, kernels_of(device).convert[x.dtype][y.dtype], y, x);
-}
-
 }  // namespace strata::ops::cpu

@@ -9,6 +9,5 @@ namespace strata::ops::cpu {
 void gelu_forward(CpuDevice& device, const Matrix& y, const Matrix& x);
 void gelu_backward(CpuDevice& device, const Matrix& dx, const Matrix& dy, const Matrix& x);
 void add(CpuDevice& device, const Matrix& y, const Matrix& a, const Matrix& b);
-void convert(CpuDevice& device, const Matrix& y, const Matrix& x);
 
 }  // namespace strata::ops::cpu

@@ -16,12 +16,12 @@ const ElementwiseKernels& kernels_of(CpuDevice& device) {
 std::int64_t row_bytes(const Matrix& matrix) { return matrix.cols * bytes_of(matrix.dtype); }
 
 float* f32_row(const Matrix& matrix, std::int64_t row) {
-  return reinterpret_cast<float*>(row_of(matrix, row));
+  return reinterpret_cast<float*>(address_of(matrix, row));
 }
 
 void zero_rows(const Matrix& matrix, std::int64_t begin, std::int64_t end) {
   for (std::int64_t row = begin; row < end; ++row) {
-    std::memset(row_of(matrix, row), 0, static_cast<std::size_t>(row_bytes(matrix)));
+    std::memset(address_of(matrix, row), 0, static_cast<std::size_t>(row_bytes(matrix)));
   }
 }
 
@@ -33,7 +33,7 @@ void position_embedding_forward(CpuDevice& device, const Matrix& x, const Matrix
   annotate_write(x);
   for_each_range(device, x.rows, kTileRows, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) {
-      std::memcpy(row_of(x, row), row_of(positions, row % tokens),
+      std::memcpy(address_of(x, row), address_of(positions, row % tokens),
                   static_cast<std::size_t>(row_bytes(x)));
     }
   });
@@ -49,8 +49,8 @@ void token_embedding_forward(CpuDevice& device, const Matrix& x, const std::int3
     for (std::int64_t row = begin; row < end; ++row) {
       const std::int64_t entry = ids[row] - first_id;
       if (entry < 0 || entry >= table.rows) continue;
-      std::byte* out = row_of(x, row);
-      add(out, out, row_of(table, entry), x.cols);
+      std::byte* out = address_of(x, row);
+      add(out, out, address_of(table, entry), x.cols);
     }
   });
 }
@@ -64,7 +64,7 @@ void position_embedding_backward(CpuDevice& device, const Matrix& dpositions, In
     if (into == Into::overwrite) zero_rows(dpositions, begin, end);
     for (std::int64_t token = begin; token < std::min(end, tokens); ++token) {
       for (std::int64_t row = token; row < dx.rows; row += tokens) {
-        accumulate(f32_row(dpositions, token), row_of(dx, row), dx.cols);
+        accumulate(f32_row(dpositions, token), address_of(dx, row), dx.cols);
       }
     }
   });
@@ -85,8 +85,7 @@ void token_embedding_backward(CpuDevice& device, const Matrix& dtable, Into into
     for (std::int64_t row = 0; row < dx.rows; ++row) {
       const std::int64_t entry = ids[row] - first_id;
       if (entry < 0 || entry >= dtable.rows) continue;
-      accumulate(f32_row(dtable, entry) + begin, row_of(dx, row) + begin * bytes_of(dx.dtype),
-                 end - begin);
+      accumulate(f32_row(dtable, entry) + begin, address_of(dx, row, begin), end - begin);
     }
   });
 }

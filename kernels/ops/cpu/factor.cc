@@ -17,8 +17,7 @@ std::int64_t panel_stride(std::int64_t cols) {
 
 Matrix block(const Matrix& matrix, std::int64_t row, std::int64_t rows, std::int64_t col,
              std::int64_t cols) {
-  return {row_of(matrix, row) + col * bytes_of(matrix.dtype), matrix.dtype, rows, cols,
-          matrix.stride};
+  return {address_of(matrix, row, col), matrix.dtype, rows, cols, matrix.stride};
 }
 
 Factor block(const Factor& factor, std::int64_t row, std::int64_t rows, std::int64_t col,
@@ -61,10 +60,10 @@ std::int64_t panel_elements(std::int64_t rows, std::int64_t cols) {
 }
 
 Matrix widen(Isa isa, const Matrix& from, float* panel) {
-  const auto convert = kernel_table(isa).elementwise.convert[Dtype::bf16][Dtype::f32];
+  const auto widen_row = kernel_table(isa).elementwise.widen;
   const Matrix to = panel_matrix(panel, from.rows, from.cols);
   for (std::int64_t row = 0; row < from.rows; ++row) {
-    convert(row_of(to, row), row_of(from, row), from.cols);
+    widen_row(address_of(to, row), address_of(from, row), from.cols);
   }
   return to;
 }

@@ -1,4 +1,9 @@
-// Matrices as they multiply: views, blocks of views, and a Gemm on them.
+// Factor: a matrix as an operand of a matmul, plain or transposed; with blocks of factors and
+// matrices, one Gemm on them, and panels: padded f32 matrices in scratch memory, into which bf16
+// operands are widened where they are multiplied as f32.
+//
+// Views own nothing. Everything runs on the calling thread, a worker that runs a tile: its index
+// picks what it has of the Gemm, and `scratchpad` and panels are pieces of its own scratch.
 #pragma once
 
 #include <cstdint>

@@ -28,11 +28,12 @@ struct ElementwiseKernels {
   using Binary = void (*)(void* y, const void* a, const void* b, std::int64_t elements);
   using Accumulate = void (*)(float* y, const void* x, std::int64_t elements);
 
-  ByDtype<Unary> gelu_forward;      // (y, x)
-  ByDtype<Binary> gelu_backward;    // (dx, dy, x)
-  ByDtype<Binary> add;              // y = a + b
-  ByDtype<ByDtype<Unary>> convert;  // [dtype of x][dtype of y]
-  ByDtype<Accumulate> accumulate;   // y += x, by the dtype of x
+  ByDtype<Unary> gelu_forward;     // (y, x)
+  ByDtype<Binary> gelu_backward;   // (dx, dy, x)
+  ByDtype<Binary> add;             // y = a + b
+  ByDtype<Accumulate> accumulate;  // y += x, by the dtype of x
+  Unary widen;                     // y f32 = x bf16, exact
+  Unary round;                     // y bf16 = x f32, to nearest even
 };
 
 struct LayerNormForward {

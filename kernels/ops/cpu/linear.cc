@@ -34,7 +34,7 @@ void sum_columns(const ElementwiseKernels& kernels, float* sums, const Matrix& r
   for (std::int64_t first = 0; first < rows.rows; first += kSumRows) {
     float group[kSumCols] = {};
     for (std::int64_t row = first; row < std::min(rows.rows, first + kSumRows); ++row) {
-      kernels.accumulate[rows.dtype](group, row_of(rows, row) + begin * bytes_of(rows.dtype), cols);
+      kernels.accumulate[rows.dtype](group, address_of(rows, row, begin), cols);
     }
     kernels.accumulate[Dtype::f32](total, group, cols);
   }
@@ -47,41 +47,37 @@ void sum_columns(const ElementwiseKernels& kernels, float* sums, const Matrix& r
 
 }  // namespace
 
-void linear_forward(CpuStream& stream, Matrix y, Matrix x, Matrix w, const void* bias) {
-  stream.launch("linear_forward", [=](CpuDevice& device) {
-    annotate_read(x);
-    annotate_read(w);
-    if (bias != nullptr) strata::annotate_read(bias, w.rows * bytes_of(w.dtype));
-    annotate_write(y);
-    multiply(device, MatmulKind::forward, w.rows, w.cols,
-             {.c = y, .a = {x}, .b = {w, Layout::transposed}, .bias = bias});
-  });
+void linear_forward(CpuDevice& device, const Matrix& y, const Matrix& x, const Matrix& w,
+                    const void* bias) {
+  annotate_read(x);
+  annotate_read(w);
+  if (bias != nullptr) annotate_read(bias, w.rows * bytes_of(w.dtype));
+  annotate_write(y);
+  multiply(device, MatmulKind::forward, w.rows, w.cols,
+           {.c = y, .a = {x}, .b = {w, Layout::transposed}, .bias = bias});
 }
 
-void linear_backward_input(CpuStream& stream, Matrix dx, Matrix dy, Matrix w, Into into) {
-  stream.launch("linear_backward_input", [=](CpuDevice& device) {
-    annotate_read(dy);
-    annotate_read(w);
-    annotate_result(dx, into);
-    multiply(device, MatmulKind::backward_input, w.rows, w.cols,
-             {.c = dx, .a = {dy}, .b = {w}, .into = into});
-  });
+void linear_backward_input(CpuDevice& device, const Matrix& dx, const Matrix& dy, const Matrix& w,
+                           Into into) {
+  annotate_read(dy);
+  annotate_read(w);
+  annotate_result(dx, into);
+  multiply(device, MatmulKind::backward_input, w.rows, w.cols,
+           {.c = dx, .a = {dy}, .b = {w}, .into = into});
 }
 
-void linear_backward_weight(CpuStream& stream, Matrix dw, float* dbias, Matrix dy, Matrix x,
-                            Into into) {
-  stream.launch("linear_backward_weight", [=](CpuDevice& device) {
-    annotate_read(dy);
-    annotate_read(x);
-    annotate_result(dw, into);
-    multiply(device, MatmulKind::backward_weight, dw.rows, dw.cols,
-             {.c = dw, .a = {dy, Layout::transposed}, .b = {x}, .into = into});
-    if (dbias == nullptr) return;
-    annotate_result(Matrix::dense(dbias, Dtype::f32, 1, dy.cols), into);
-    const ElementwiseKernels& kernels = kernel_table(matmul_state(device).isa).elementwise;
-    for_each_range(device, dy.cols, kSumCols, [&](std::int64_t begin, std::int64_t end) {
-      sum_columns(kernels, dbias, dy, begin, end, into);
-    });
+void linear_backward_weight(CpuDevice& device, const Matrix& dw, float* dbias, const Matrix& dy,
+                            const Matrix& x, Into into) {
+  annotate_read(dy);
+  annotate_read(x);
+  annotate_result(dw, into);
+  multiply(device, MatmulKind::backward_weight, dw.rows, dw.cols,
+           {.c = dw, .a = {dy, Layout::transposed}, .b = {x}, .into = into});
+  if (dbias == nullptr) return;
+  annotate_result(Matrix::dense(dbias, Dtype::f32, 1, dy.cols), into);
+  const ElementwiseKernels& kernels = kernel_table(op_state(device).isa).elementwise;
+  for_each_range(device, dy.cols, kSumCols, [&](std::int64_t begin, std::int64_t end) {
+    sum_columns(kernels, dbias, dy, begin, end, into);
   });
 }
 

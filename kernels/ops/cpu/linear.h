@@ -1,5 +1,4 @@
-// Linear layers on the cpu device; contracts in kernels/ops/linear.h, whose functions have checked
-// the operands.
+// linear.h on the CPU: the bodies of its launches, run on the stream's thread.
 #pragma once
 
 #include "kernels/device/cpu_device.h"
@@ -7,9 +6,11 @@
 
 namespace strata::ops::cpu {
 
-void linear_forward(CpuStream& stream, Matrix y, Matrix x, Matrix w, const void* bias);
-void linear_backward_input(CpuStream& stream, Matrix dx, Matrix dy, Matrix w, Into into);
-void linear_backward_weight(CpuStream& stream, Matrix dw, float* dbias, Matrix dy, Matrix x,
-                            Into into);
+void linear_forward(CpuDevice& device, const Matrix& y, const Matrix& x, const Matrix& w,
+                    const void* bias);
+void linear_backward_input(CpuDevice& device, const Matrix& dx, const Matrix& dy, const Matrix& w,
+                           Into into);
+void linear_backward_weight(CpuDevice& device, const Matrix& dw, float* dbias, const Matrix& dy,
+                            const Matrix& x, Into into);
 
 }  // namespace strata::ops::cpu

@@ -16,15 +16,14 @@ constexpr std::int64_t kTileRowsMultiple = 32;  // whole register blocks
 constexpr std::int64_t kTileColsMultiple = 64;
 constexpr std::int64_t kPanelDepth = 512;  // of k, in widened matmuls
 
-// to (rows, cols) = sums (rows, cols) f32 + bias (cols), rounded once. Uses sums up.
+// to (rows, cols) = sums (rows, cols) f32 + bias (cols), rounded once. Uses sums up; `to` is they
+// themselves or bf16.
 void store_sums(const ElementwiseKernels& kernels, const Matrix& to, const Matrix& sums,
                 const void* bias, Dtype bias_dtype) {
   for (std::int64_t row = 0; row < to.rows; ++row) {
-    auto* sums_row = reinterpret_cast<float*>(row_of(sums, row));
+    auto* sums_row = reinterpret_cast<float*>(address_of(sums, row));
     if (bias != nullptr) kernels.accumulate[bias_dtype](sums_row, bias, to.cols);
-    if (to.data != sums.data) {
-      kernels.convert[Dtype::f32][to.dtype](row_of(to, row), sums_row, to.cols);
-    }
+    if (to.data != sums.data) kernels.round(address_of(to, row), sums_row, to.cols);
   }
 }
 

@@ -1,4 +1,8 @@
-// What matmuls and attention keep on their device.
+// MatmulState: the OpState that attach_cpu_ops() puts on a device. Beside the instruction set it
+// holds how each shape is multiplied, the compiled matmuls, and the workers' scratch memory.
+//
+// Written before the first op only (attach_cpu_ops(), set_matmul_choices()). Ops of several streams
+// then use it at once: the cache locks, and a worker's scratch belongs to the tile that it runs.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Operands of CPU ops: typed rows, and their byte ranges told to ThreadSanitizer.
+// Operands of CPU ops: where their elements lie, and their byte ranges told to ThreadSanitizer.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +11,10 @@ namespace strata::ops::cpu {
 inline constexpr std::int64_t kF32Bytes = 4;
 inline constexpr std::int64_t kIdBytes = 4;  // token ids and targets, i32
 
-inline std::byte* row_of(const Matrix& matrix, std::int64_t row) {
-  return static_cast<std::byte*>(matrix.data) + row * matrix.stride * bytes_of(matrix.dtype);
+// Of an element, for code that does not know the dtype.
+inline std::byte* address_of(const Matrix& matrix, std::int64_t row, std::int64_t col = 0) {
+  return static_cast<std::byte*>(matrix.data) +
+         (row * matrix.stride + col) * bytes_of(matrix.dtype);
 }
 
 using strata::annotate_read;
@@ -25,7 +27,7 @@ inline void annotate_read(const Matrix& matrix) {
     return;
   }
   for (std::int64_t row = 0; row < matrix.rows; ++row) {
-    annotate_read(row_of(matrix, row), matrix.cols * bytes_of(matrix.dtype));
+    annotate_read(address_of(matrix, row), matrix.cols * bytes_of(matrix.dtype));
   }
 }
 
@@ -35,7 +37,7 @@ inline void annotate_write(const Matrix& matrix) {
     return;
   }
   for (std::int64_t row = 0; row < matrix.rows; ++row) {
-    annotate_write(row_of(matrix, row), matrix.cols * bytes_of(matrix.dtype));
+    annotate_write(address_of(matrix, row), matrix.cols * bytes_of(matrix.dtype));
   }
 }
 

@@ -34,9 +34,6 @@ void for_each_span(CpuDevice& device, const Body& body, const Matrix& first,
   const std::int64_t cols = dense ? first.rows * first.cols : first.cols;
   const std::int64_t pieces_per_row = ceil_div(cols, kTileElements);
   const std::int64_t rows_per_tile = std::max<std::int64_t>(1, kTileElements / cols);
-  const auto address = [](const Matrix& matrix, std::int64_t row, std::int64_t column) {
-    return row_of(matrix, row) + column * bytes_of(matrix.dtype);
-  };
   device.workers().parallel_for(
       ceil_div(rows, rows_per_tile) * pieces_per_row, [&](std::int64_t tile, int /*worker*/) {
         const std::int64_t row_begin = tile / pieces_per_row * rows_per_tile;
@@ -44,7 +41,7 @@ void for_each_span(CpuDevice& device, const Body& body, const Matrix& first,
         const std::int64_t column = tile % pieces_per_row * kTileElements;
         const std::int64_t elements = std::min(kTileElements, cols - column);
         for (std::int64_t row = row_begin; row < row_end; ++row) {
-          body(elements, address(first, row, column), address(others, row, column)...);
+          body(elements, address_of(first, row, column), address_of(others, row, column)...);
         }
       });
 }

@@ -96,13 +96,25 @@ TEST(UndoDefaultBinding, GivesARankWhatItsLauncherHas) {
 }
 
 TEST(UndoDefaultBinding, ObeysABindingThatWasAskedFor) {
-  for (const char* variable :
-       {"OMPI_MCA_hwloc_base_binding_policy", "OMPI_MCA_rmaps_base_mapping_policy"}) {
+  const std::pair<const char*, const char*> asked_for[] = {
+      {"OMPI_MCA_hwloc_base_binding_policy", "core"},
+      {"OMPI_MCA_rmaps_base_mapping_policy", "slot:PE=1"}};
+  for (const auto& [variable, value] : asked_for) {
     EXPECT_TRUE(true_in_bound_rank([&] {
-      ::setenv(variable, "core", 1);
+      ::setenv(variable, value, 1);
       return undo_default_binding().empty() && allowed_cpus().size() == 1;
     })) << variable;
   }
+}
+
+// mpirun --map-by ppr:1:node says where ranks start, not that each wants one core.
+TEST(UndoDefaultBinding, AMappingAloneAsksForNoBinding) {
+  const std::size_t processors = allowed_cpus().size();
+  if (processors < 2) GTEST_SKIP() << "one processor: nothing to undo";
+  EXPECT_TRUE(true_in_bound_rank([&] {
+    ::setenv("OMPI_MCA_rmaps_base_mapping_policy", "ppr:1:node", 1);
+    return !undo_default_binding().empty() && allowed_cpus().size() == processors;
+  }));
 }
 
 TEST(UndoDefaultBinding, LeavesOtherProcessesAlone) {
@@ -112,22 +124,16 @@ TEST(UndoDefaultBinding, LeavesOtherProcessesAlone) {
   }));
 }
 
-TEST(Machine, ResidentMemoryFollowsWhatIsHeld) {
+TEST(Machine, PeakResidentMemoryRemembersWhatWasHeld) {
   constexpr std::int64_t kHeld = 64 * kMiB;
   Budget budget("host memory", kHeld);
-  const std::int64_t before = resident_bytes();
-  {
-    const AlignedBuffer buffer(budget, "held", kHeld);
-    EXPECT_GE(resident_bytes(), before + kHeld * 9 / 10) << "counters lag by a few pages per core";
-  }
-  EXPECT_LT(resident_bytes(), before + kHeld / 2);
-  EXPECT_GE(peak_resident_bytes(), before + kHeld * 9 / 10);
+  { const AlignedBuffer buffer(budget, "held", kHeld); }
+  EXPECT_GE(peak_resident_bytes(), kHeld * 9 / 10) << "counters lag by a few pages per core";
 }
 
 TEST(Machine, AvailableMemoryIsPlausible) {
   EXPECT_GT(available_memory_bytes(), 0);
   EXPECT_LT(available_memory_bytes(), ::sysconf(_SC_PHYS_PAGES) * ::sysconf(_SC_PAGESIZE));
-  EXPECT_GE(numa_nodes(), 1);
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "tests/kernels/ops/op_test.h"
+#include "tests/kernels/ops/op_testing.h"
 #include "tests/kernels/ops/reference.h"
 
 namespace strata::ops {
@@ -106,18 +106,18 @@ void expect_close(const std::vector<float>& actual, const reference::Sums& expec
   }
 }
 
-class Attention : public testing::TestWithParam<Mode> {};
+class Attention : public ::testing::TestWithParam<Mode> {};
 
 TEST_P(Attention, ForwardAgreesWithDoublePrecision) {
   const Mode mode = GetParam();
-  OpTest test(2, kLimits, mode.arithmetic);
+  TestDevice device(kLimits, mode.arithmetic);
   for (const AttentionShape& shape : kShapes) {
     const std::int64_t channels = shape.channels();
     const auto qkv = random_qkv(shape, mode.dtype);
-    const DeviceMatrix qkv_device(test, mode.dtype, shape.rows(), 3 * channels, mode.gap, qkv);
-    DeviceMatrix out(test, mode.dtype, shape.rows(), channels, mode.gap);
-    DeviceMatrix log_sum_exp(test, Dtype::f32, 1, shape.rows() * shape.heads);
-    attention_forward(test.stream(), shape, out.view(), log_sum_exp.f32(), qkv_device.view());
+    const DeviceMatrix qkv_device(device, mode.dtype, shape.rows(), 3 * channels, mode.gap, qkv);
+    DeviceMatrix out(device, mode.dtype, shape.rows(), channels, mode.gap);
+    DeviceMatrix log_sum_exp(device, Dtype::f32, 1, shape.rows() * shape.heads);
+    attention_forward(device.stream(), shape, out.view(), log_sum_exp.f32(), qkv_device.view());
 
     const auto actual = out.get();
     const auto actual_log_sums = log_sum_exp.get();
@@ -135,7 +135,7 @@ TEST_P(Attention, ForwardAgreesWithDoublePrecision) {
 
 TEST_P(Attention, BackwardAgreesWithDoublePrecision) {
   const Mode mode = GetParam();
-  OpTest test(2, kLimits, mode.arithmetic);
+  TestDevice device(kLimits, mode.arithmetic);
   for (const AttentionShape& shape : kShapes) {
     const std::int64_t channels = shape.channels();
     const auto qkv = random_qkv(shape, mode.dtype);
@@ -150,14 +150,14 @@ TEST_P(Attention, BackwardAgreesWithDoublePrecision) {
         forward_log_sums[as_size(row + t)] = static_cast<float>(forward.log_sum_exp[as_size(t)]);
       }
     });
-    const DeviceMatrix qkv_device(test, mode.dtype, shape.rows(), 3 * channels, mode.gap, qkv);
-    const DeviceMatrix dout_device(test, mode.dtype, shape.rows(), channels, mode.gap, dout);
-    DeviceMatrix out(test, mode.dtype, shape.rows(), channels, mode.gap, forward_out);
-    const DeviceMatrix log_sum_exp(test, Dtype::f32, 1, shape.rows() * shape.heads, 0,
+    const DeviceMatrix qkv_device(device, mode.dtype, shape.rows(), 3 * channels, mode.gap, qkv);
+    const DeviceMatrix dout_device(device, mode.dtype, shape.rows(), channels, mode.gap, dout);
+    DeviceMatrix out(device, mode.dtype, shape.rows(), channels, mode.gap, forward_out);
+    const DeviceMatrix log_sum_exp(device, Dtype::f32, 1, shape.rows() * shape.heads, 0,
                                    forward_log_sums);
-    const DeviceMatrix row_dots(test, Dtype::f32, 1, shape.rows() * shape.heads);
-    DeviceMatrix dqkv(test, mode.dtype, shape.rows(), 3 * channels, mode.gap);
-    attention_backward(test.stream(), shape, dqkv.view(), row_dots.f32(), dout_device.view(),
+    const DeviceMatrix row_dots(device, Dtype::f32, 1, shape.rows() * shape.heads);
+    DeviceMatrix dqkv(device, mode.dtype, shape.rows(), 3 * channels, mode.gap);
+    attention_backward(device.stream(), shape, dqkv.view(), row_dots.f32(), dout_device.view(),
                        qkv_device.view(), out.view(), log_sum_exp.f32());
 
     const auto actual = dqkv.get();
@@ -184,25 +184,26 @@ TEST_P(Attention, BitsDoNotDependOnTheNumberOfThreads) {
   const std::int64_t channels = shape.channels();
   std::vector<std::vector<std::byte>> first;
   for (const int threads : {1, 2, 3}) {
-    OpTest test(threads, kLimits, mode.arithmetic);
-    const DeviceMatrix qkv(test, mode.dtype, shape.rows(), 3 * channels, mode.gap,
+    TestDevice device(kLimits, mode.arithmetic, threads);
+    const DeviceMatrix qkv(device, mode.dtype, shape.rows(), 3 * channels, mode.gap,
                            random_qkv(shape, mode.dtype));
-    const DeviceMatrix dout(test, mode.dtype, shape.rows(), channels, mode.gap,
+    const DeviceMatrix dout(device, mode.dtype, shape.rows(), channels, mode.gap,
                             random_values(mode.dtype, shape.rows() * channels, 2));
-    DeviceMatrix out(test, mode.dtype, shape.rows(), channels);
-    DeviceMatrix dqkv(test, mode.dtype, shape.rows(), 3 * channels);
-    DeviceMatrix log_sum_exp(test, Dtype::f32, 1, shape.rows() * shape.heads);
-    const DeviceMatrix row_dots(test, Dtype::f32, 1, shape.rows() * shape.heads);
-    attention_forward(test.stream(), shape, out.view(), log_sum_exp.f32(), qkv.view());
-    attention_backward(test.stream(), shape, dqkv.view(), row_dots.f32(), dout.view(), qkv.view(),
+    DeviceMatrix out(device, mode.dtype, shape.rows(), channels);
+    DeviceMatrix dqkv(device, mode.dtype, shape.rows(), 3 * channels);
+    DeviceMatrix log_sum_exp(device, Dtype::f32, 1, shape.rows() * shape.heads);
+    const DeviceMatrix row_dots(device, Dtype::f32, 1, shape.rows() * shape.heads);
+    attention_forward(device.stream(), shape, out.view(), log_sum_exp.f32(), qkv.view());
+    attention_backward(device.stream(), shape, dqkv.view(), row_dots.f32(), dout.view(), qkv.view(),
                        out.view(), log_sum_exp.f32());
-    const std::vector<std::vector<std::byte>> results = {out.raw(), log_sum_exp.raw(), dqkv.raw()};
+    const std::vector<std::vector<std::byte>> results = {out.bytes(), log_sum_exp.bytes(),
+                                                         dqkv.bytes()};
     if (first.empty()) first = results;
     EXPECT_EQ(results, first) << threads << " threads";
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Modes, Attention, testing::ValuesIn(kModes), [](const auto& info) {
+INSTANTIATE_TEST_SUITE_P(Modes, Attention, ::testing::ValuesIn(kModes), [](const auto& info) {
   const Mode& mode = info.param;
   return fmt::format("{}_in_{}_gap{}", name_of(mode.dtype), name_of(mode.arithmetic), mode.gap);
 });

@@ -5,9 +5,14 @@
 #include <cstdlib>
 #include <string>
 
+#include "kernels/base/budget.h"
+#include "kernels/base/bytes.h"
 #include "kernels/base/error.h"
+#include "kernels/base/failure_latch.h"
+#include "kernels/base/worker_set.h"
+#include "kernels/device/cpu_device.h"
 #include "kernels/ops/linear.h"
-#include "tests/kernels/ops/op_test.h"
+#include "tests/kernels/ops/op_testing.h"
 
 namespace strata::ops {
 namespace {
@@ -22,10 +27,10 @@ bool library_uses_avx512() { return matmul_library().find("avx512") != std::stri
 
 TEST(CpuOps, ScratchIsWhatWasAnnounced) {
   for (const int threads : {1, 3}) {
-    OpTest test(threads, kLimits);
-    const Budget& budget = test.device().device_budget();
+    TestDevice device(kLimits, Dtype::bf16, threads);
+    const Budget& budget = device.cpu().device_budget();
     EXPECT_EQ(budget.held_bytes(),
-              cpu_ops_scratch_bytes(kLimits, test.device().workers().worker_slots()));
+              cpu_ops_scratch_bytes(kLimits, device.cpu().workers().worker_slots()));
     const auto entries = budget.entries();
     ASSERT_EQ(entries.size(), 2u);
     EXPECT_EQ(entries[0].tag, "matmul scratch");
@@ -46,12 +51,12 @@ TEST(CpuOps, MatmulScratchIsBounded) {
 }
 
 TEST(CpuOps, MeasuresEveryShapeAndChoosesTheFaster) {
-  OpTest test(2, kLimits);
+  TestDevice device(kLimits, Dtype::bf16);
   const std::vector<MatmulShape> shapes = {{MatmulKind::forward, 300, 200, 128},
                                            {MatmulKind::backward_input, 300, 200, 128},
                                            {MatmulKind::backward_weight, 300, 200, 128}};
-  const std::int64_t held_bytes = test.device().device_budget().held_bytes();
-  const auto choices = measure_matmuls(test.device(), shapes, Dtype::bf16, nullptr);
+  const std::int64_t held_bytes = device.cpu().device_budget().held_bytes();
+  const auto choices = measure_matmuls(device.cpu(), shapes, Dtype::bf16, nullptr);
   ASSERT_EQ(choices.size(), shapes.size());
   for (std::size_t i = 0; i < shapes.size(); ++i) {
     EXPECT_EQ(choices[i].kind, shapes[i].kind);
@@ -59,22 +64,22 @@ TEST(CpuOps, MeasuresEveryShapeAndChoosesTheFaster) {
     EXPECT_EQ(choices[i].k, 200);
     EXPECT_GT(choices[i].flops_per_s, 0);
   }
-  EXPECT_EQ(test.device().device_budget().held_bytes(), held_bytes);
+  EXPECT_EQ(device.cpu().device_budget().held_bytes(), held_bytes);
 }
 
 TEST(CpuOps, MeasuresOnlyTheForcedArithmetic) {
-  OpTest test(1, kLimits);
+  TestDevice device(kLimits, Dtype::bf16, 1);
   const std::vector<MatmulShape> shapes = {{MatmulKind::forward, 300, 200, 128}};
   const Dtype forced = Dtype::f32;
-  const auto choices = measure_matmuls(test.device(), shapes, Dtype::bf16, &forced);
+  const auto choices = measure_matmuls(device.cpu(), shapes, Dtype::bf16, &forced);
   ASSERT_EQ(choices.size(), 1u);
   EXPECT_EQ(choices[0].arithmetic, Dtype::f32);
 }
 
 TEST(CpuOps, F32OperandsAreMultipliedAsF32) {
-  OpTest test(1, kLimits);
+  TestDevice device(kLimits, Dtype::bf16, 1);
   const std::vector<MatmulShape> shapes = {{MatmulKind::forward, 300, 200, 128}};
-  const auto choices = measure_matmuls(test.device(), shapes, Dtype::f32, nullptr);
+  const auto choices = measure_matmuls(device.cpu(), shapes, Dtype::f32, nullptr);
   ASSERT_EQ(choices.size(), 1u);
   EXPECT_EQ(choices[0].arithmetic, Dtype::f32);
 }
@@ -86,13 +91,13 @@ TEST(CpuOps, ChoicesApplyToTheirShapeAlone) {
   const std::int64_t k = 200;
   const auto forward = [&](Dtype default_arithmetic, std::vector<MatmulChoice> choices,
                            std::int64_t n) {
-    OpTest test(1, kLimits, default_arithmetic);
-    set_matmul_choices(test.device(), std::move(choices), default_arithmetic);
-    const DeviceMatrix x(test, Dtype::bf16, m, k, 0, random_values(Dtype::bf16, m * k, 1));
-    const DeviceMatrix w(test, Dtype::bf16, n, k, 0, random_values(Dtype::bf16, n * k, 2));
-    DeviceMatrix y(test, Dtype::f32, m, n);
-    linear_forward(test.stream(), y.view(), x.view(), w.view(), nullptr);
-    return y.raw();
+    TestDevice device(kLimits, default_arithmetic, 1);
+    set_matmul_choices(device.cpu(), std::move(choices), default_arithmetic);
+    const DeviceMatrix x(device, Dtype::bf16, m, k, 0, random_values(Dtype::bf16, m * k, 1));
+    const DeviceMatrix w(device, Dtype::bf16, n, k, 0, random_values(Dtype::bf16, n * k, 2));
+    DeviceMatrix y(device, Dtype::f32, m, n);
+    linear_forward(device.stream(), y.view(), x.view(), w.view(), nullptr);
+    return y.bytes();
   };
   const std::vector<MatmulChoice> choices = {{MatmulKind::forward, 300, k, Dtype::f32},
                                              {MatmulKind::backward_input, 200, k, Dtype::f32}};
@@ -122,11 +127,11 @@ TEST(CpuOpsDeathTest, OpsNeedTheirState) {
 // The library's instruction set belongs to the process: these run in processes of their own, and
 // say by the exit status whether all was well.
 [[noreturn]] void multiply_bf16_and_exit(Isa isa) {
-  OpTest test(2, kLimits, Dtype::bf16, {}, isa);
-  const DeviceMatrix x(test, Dtype::bf16, 2, 3, 0, {1, 2, 3, 4, 5, 6});
-  const DeviceMatrix w(test, Dtype::bf16, 1, 3, 0, {1, 10, 100});
-  DeviceMatrix y(test, Dtype::f32, 2, 1);
-  linear_forward(test.stream(), y.view(), x.view(), w.view(), nullptr);
+  TestDevice device(kLimits, Dtype::bf16, 2, isa);
+  const DeviceMatrix x(device, Dtype::bf16, 2, 3, 0, {1, 2, 3, 4, 5, 6});
+  const DeviceMatrix w(device, Dtype::bf16, 1, 3, 0, {1, 10, 100});
+  DeviceMatrix y(device, Dtype::f32, 2, 1);
+  linear_forward(device.stream(), y.view(), x.view(), w.view(), nullptr);
   const bool right = y.get() == std::vector<float>{321, 654};
   std::exit(right && !library_uses_avx512() ? 0 : 1);
 }
@@ -134,7 +139,7 @@ TEST(CpuOpsDeathTest, OpsNeedTheirState) {
 [[noreturn]] void lower_isa_after_use_and_exit() {
   static_cast<void>(matmul_library());
   try {
-    OpTest test(1, kLimits, Dtype::f32, {}, Isa::avx2);
+    TestDevice device(kLimits, Dtype::f32, 1, Isa::avx2);
   } catch (const ConfigError& error) {
     std::exit(std::string(error.what()).find("--isa avx2") == std::string::npos ? 1 : 0);
   }
@@ -145,14 +150,14 @@ TEST(CpuOpsDeathTest, LesserInstructionSetsMultiplyBf16AsF32) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   for (const Isa isa : {Isa::avx2, Isa::scalar}) {
     if (!isa_supported(isa)) continue;
-    EXPECT_EXIT(multiply_bf16_and_exit(isa), testing::ExitedWithCode(0), "") << name_of(isa);
+    EXPECT_EXIT(multiply_bf16_and_exit(isa), ::testing::ExitedWithCode(0), "") << name_of(isa);
   }
 }
 
 TEST(CpuOpsDeathTest, TheInstructionSetCannotBeLoweredAfterUse) {
   if (!library_uses_avx512()) GTEST_SKIP() << "nothing above avx2 is in use";
   GTEST_FLAG_SET(death_test_style, "threadsafe");
-  EXPECT_EXIT(lower_isa_after_use_and_exit(), testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(lower_isa_after_use_and_exit(), ::testing::ExitedWithCode(0), "");
 }
 
 }  // namespace

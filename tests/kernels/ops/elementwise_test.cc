@@ -1,21 +1,26 @@
 #include "kernels/ops/elementwise.h"
 
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
 #include <limits>
 #include <numbers>
 
-#include "tests/kernels/ops/op_runner.h"
+#include "kernels/ops/cpu/kernel_table.h"
+#include "tests/kernels/ops/op_testing.h"
 
 namespace strata::ops {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
-std::vector<double> sweep(double begin, double end, std::int64_t count) {
-  std::vector<double> values;
+std::vector<float> sweep(double begin, double end, std::int64_t count) {
+  std::vector<float> values;
   for (std::int64_t i = 0; i < count; ++i) {
-    values.push_back(begin +
-                     (end - begin) * static_cast<double>(i) / static_cast<double>(count - 1));
+    const double share = static_cast<double>(i) / static_cast<double>(count - 1);
+    values.push_back(static_cast<float>(begin + (end - begin) * share));
   }
   return values;
 }
@@ -33,21 +38,21 @@ struct Gelu {
   }
 };
 
-class Gelus : public testing::TestWithParam<Dtype> {};
+class Gelus : public ::testing::TestWithParam<Dtype> {};
 
 // e^-2u carries a relative error of a few roundings of its exponent, |2u| times each; what the
 // formula itself loses in double precision, where 1 + tanh u cancels, is below 1e-14.
 TEST_P(Gelus, MatchTheFormula) {
   const Dtype dtype = GetParam();
   const std::int64_t rows = 41, cols = 199;
-  OpRunner runner;
-  DeviceMatrix x(runner, dtype, rows, cols, 1, sweep(-12, 12, rows * cols));
-  DeviceMatrix dy(runner, dtype, rows, cols, 2, random_values(1, rows * cols));
-  DeviceMatrix y(runner, dtype, rows, cols, 3, std::vector<double>(rows * cols));
-  DeviceMatrix dx(runner, dtype, rows, cols, 4, std::vector<double>(rows * cols));
-  gelu_forward(runner.stream(), y.view(), x.view());
-  gelu_backward(runner.stream(), dx.view(), dy.view(), x.view());
-  const auto xs = x.values(), dys = dy.values(), ys = y.values(), dxs = dx.values();
+  TestDevice device;
+  DeviceMatrix x(device, dtype, rows, cols, 1, sweep(-12, 12, rows * cols));
+  DeviceMatrix dy(device, dtype, rows, cols, 2, random_values(dtype, rows * cols, 1));
+  DeviceMatrix y(device, dtype, rows, cols, 3);
+  DeviceMatrix dx(device, dtype, rows, cols, 4);
+  gelu_forward(device.stream(), y.view(), x.view());
+  gelu_backward(device.stream(), dx.view(), dy.view(), x.view());
+  const auto xs = x.get_f64(), dys = dy.get_f64(), ys = y.get_f64(), dxs = dx.get_f64();
   for (std::size_t i = 0; i < xs.size(); ++i) {
     const Gelu exact(xs[i]);
     const double rounding = (16 + 12 * std::abs(2 * exact.u)) * kF32Rounding;
@@ -66,24 +71,24 @@ TEST_P(Gelus, MatchTheFormula) {
 TEST_P(Gelus, BackwardMayOverwriteDy) {
   const Dtype dtype = GetParam();
   const std::int64_t rows = 5, cols = 48;
-  OpRunner runner;
-  DeviceMatrix x(runner, dtype, rows, cols, 0, random_values(1, rows * cols));
-  DeviceMatrix dy(runner, dtype, rows, cols, 0, random_values(2, rows * cols));
-  DeviceMatrix dx(runner, dtype, rows, cols, 0, std::vector<double>(rows * cols));
-  gelu_backward(runner.stream(), dx.view(), dy.view(), x.view());
-  gelu_backward(runner.stream(), dy.view(), dy.view(), x.view());
+  TestDevice device;
+  DeviceMatrix x(device, dtype, rows, cols, 0, random_values(dtype, rows * cols, 1));
+  DeviceMatrix dy(device, dtype, rows, cols, 0, random_values(dtype, rows * cols, 2));
+  DeviceMatrix dx(device, dtype, rows, cols);
+  gelu_backward(device.stream(), dx.view(), dy.view(), x.view());
+  gelu_backward(device.stream(), dy.view(), dy.view(), x.view());
   EXPECT_EQ(dx.bytes(), dy.bytes());
 }
 
 TEST_P(Gelus, FarFromZeroAndNonFinite) {
-  OpRunner runner;
-  const std::vector<double> xs = {0, 100, 1e4, -100, -1e4, kInfinity, kNaN};
-  DeviceMatrix x(runner, GetParam(), 1, 7, 0, xs);
-  DeviceMatrix y(runner, GetParam(), 1, 7, 0, std::vector<double>(7));
-  DeviceMatrix ones(runner, GetParam(), 1, 7, 0, std::vector<double>(7, 1));
-  gelu_forward(runner.stream(), y.view(), x.view());
-  gelu_backward(runner.stream(), ones.view(), ones.view(), x.view());
-  const auto values = y.values(), slopes = ones.values(), stored = x.values();
+  TestDevice device;
+  const std::vector<float> xs = {0, 100, 1e4, -100, -1e4, kInfinity, kNaN};
+  DeviceMatrix x(device, GetParam(), 1, 7, 0, xs);
+  DeviceMatrix y(device, GetParam(), 1, 7);
+  DeviceMatrix ones(device, GetParam(), 1, 7, 0, std::vector<float>(7, 1));
+  gelu_forward(device.stream(), y.view(), x.view());
+  gelu_backward(device.stream(), ones.view(), ones.view(), x.view());
+  const auto values = y.get_f64(), slopes = ones.get_f64(), stored = x.get_f64();
   for (const int i : {0, 1, 2, 5}) EXPECT_EQ(values[i], stored[i]);
   for (const int i : {3, 4}) EXPECT_NEAR(values[i], 0, 1e-30);
   EXPECT_EQ(slopes[0], 0.5);
@@ -93,7 +98,7 @@ TEST_P(Gelus, FarFromZeroAndNonFinite) {
   EXPECT_TRUE(std::isnan(slopes[6]));
 }
 
-INSTANTIATE_TEST_SUITE_P(Dtypes, Gelus, testing::Values(Dtype::f32, Dtype::bf16),
+INSTANTIATE_TEST_SUITE_P(Dtypes, Gelus, ::testing::Values(Dtype::f32, Dtype::bf16),
                          [](const auto& info) { return name_of(info.param); });
 
 // Multiples of 1/64 below 4: exact in bf16, and so are the sums in f32; the sum in bf16 is rounded
@@ -102,24 +107,25 @@ TEST(Add, IsExactBeforeItsOneRoundingAlsoInPlace) {
   for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) {
     for (const std::int64_t cols : {1, 7, 16, 1000}) {
       const std::int64_t rows = 67;
-      auto left = random_values(1, rows * cols), right = random_values(2, rows * cols);
+      auto left = random_values(dtype, rows * cols, 1, 0, 4),
+           right = random_values(dtype, rows * cols, 2, 0, 4);
       for (auto* values : {&left, &right}) {
-        for (double& value : *values) value = std::fmod(std::round(value * 64) / 64, 4);
+        for (float& value : *values) value = std::fmod(std::round(value * 64) / 64, 4.0f);
       }
-      OpRunner runner;
-      DeviceMatrix a(runner, dtype, rows, cols, 2, left), b(runner, dtype, rows, cols, 0, right);
-      DeviceMatrix y(runner, dtype, rows, cols, 1, std::vector<double>(rows * cols));
-      add(runner.stream(), y.view(), a.view(), b.view());
-      const auto as = a.values(), bs = b.values(), ys = y.values();
+      TestDevice device;
+      DeviceMatrix a(device, dtype, rows, cols, 2, left), b(device, dtype, rows, cols, 0, right);
+      DeviceMatrix y(device, dtype, rows, cols, 1);
+      add(device.stream(), y.view(), a.view(), b.view());
+      const auto as = a.get_f64(), bs = b.get_f64(), ys = y.get_f64();
       for (std::size_t i = 0; i < ys.size(); ++i) {
         const double sum = as[i] + bs[i];
         ASSERT_NEAR(ys[i], sum, dtype == Dtype::f32 ? 0 : kBf16Rounding * std::abs(sum));
       }
-      add(runner.stream(), a.view(), a.view(), b.view());
-      EXPECT_EQ(a.values(), ys);
-      DeviceMatrix again(runner, dtype, rows, cols, 2, left);
-      add(runner.stream(), b.view(), again.view(), b.view());
-      EXPECT_EQ(b.values(), ys);
+      add(device.stream(), a.view(), a.view(), b.view());
+      EXPECT_EQ(a.get_f64(), ys);
+      DeviceMatrix again(device, dtype, rows, cols, 2, left);
+      add(device.stream(), b.view(), again.view(), b.view());
+      EXPECT_EQ(b.get_f64(), ys);
     }
   }
 }
@@ -138,63 +144,54 @@ std::uint16_t nearest_bf16(float x) {
   return static_cast<std::uint16_t>(sign | (up ? above : below));
 }
 
-TEST(Convert, RoundsEveryKindOfF32ToTheNearestBf16) {
+// What every op that stores or loads bf16 does, in every instruction set.
+TEST(Rounding, EveryKindOfF32GoesToTheNearestBf16) {
   std::vector<float> input;
   for (std::uint32_t upper = 0; upper < 0x10000; ++upper) {
     for (const std::uint32_t lower : {0x0000u, 0x0001u, 0x7FFFu, 0x8000u, 0x8001u, 0xFFFFu}) {
       input.push_back(std::bit_cast<float>(upper << 16 | lower));
     }
   }
-  const auto count = static_cast<std::int64_t>(input.size());
-  expect_same_bits_everywhere([&](OpRunner& runner) {
-    const DeviceBuffer x = runner.upload(input);
-    const DeviceBuffer y = runner.upload(std::vector<std::uint16_t>(input.size()));
-    convert(runner.stream(), Matrix::dense(y.data(), Dtype::bf16, 1, count),
-            Matrix::dense(x.data(), Dtype::f32, 1, count));
-    const auto output = runner.download<std::uint16_t>(y, count);
+  std::vector<bf16> first;
+  for (const Isa isa : {Isa::scalar, Isa::avx2, Isa::avx512}) {
+    if (!isa_supported(isa)) continue;
+    std::vector<bf16> output(input.size());
+    cpu::kernel_table(isa).elementwise.round(output.data(), input.data(), std::ssize(input));
     std::int64_t wrong = 0;
     for (std::size_t i = 0; i < input.size(); ++i) {
-      wrong += std::isnan(input[i]) ? !std::isnan(to_float({output[i]}))
-                                    : output[i] != nearest_bf16(input[i]);
+      wrong += std::isnan(input[i]) ? !std::isnan(to_float(output[i]))
+                                    : output[i].bits != nearest_bf16(input[i]);
     }
-    EXPECT_EQ(wrong, 0);
-    return Outputs{runner.download<std::byte>(y, 2 * count)};
-  });
+    EXPECT_EQ(wrong, 0) << name_of(isa);
+    if (first.empty()) first = output;
+    EXPECT_TRUE(output == first) << name_of(isa);
+  }
 }
 
-TEST(Convert, WidensEveryBf16Exactly) {
-  OpRunner runner;
-  std::vector<std::uint16_t> input(0x10000);
-  for (std::size_t i = 0; i < input.size(); ++i) input[i] = static_cast<std::uint16_t>(i);
-  const DeviceBuffer x = runner.upload(input);
-  const DeviceBuffer y = runner.upload(std::vector<float>(input.size()));
-  convert(runner.stream(), Matrix::dense(y.data(), Dtype::f32, 256, 256),
-          Matrix::dense(x.data(), Dtype::bf16, 256, 256));
-  const auto output = runner.download<std::uint32_t>(y, 0x10000);
-  for (std::uint32_t i = 0; i < 0x10000; ++i) ASSERT_EQ(output[i], i << 16);
-}
-
-TEST(Convert, CopiesWithinOneDtypeAndBetweenStrides) {
-  OpRunner runner;
-  for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) {
-    DeviceMatrix x(runner, dtype, 70, 33, 5, random_values(1, 70 * 33));
-    DeviceMatrix y(runner, dtype, 70, 33, 0, std::vector<double>(70 * 33));
-    convert(runner.stream(), y.view(), x.view());
-    EXPECT_EQ(y.values(), x.values());
+TEST(Rounding, EveryBf16WidensExactly) {
+  std::vector<bf16> input(0x10000);
+  for (std::size_t i = 0; i < input.size(); ++i) input[i].bits = static_cast<std::uint16_t>(i);
+  for (const Isa isa : {Isa::scalar, Isa::avx2, Isa::avx512}) {
+    if (!isa_supported(isa)) continue;
+    std::vector<float> output(input.size());
+    cpu::kernel_table(isa).elementwise.widen(output.data(), input.data(), std::ssize(input));
+    for (std::uint32_t i = 0; i < 0x10000; ++i) {
+      ASSERT_EQ(std::bit_cast<std::uint32_t>(output[i]), i << 16) << name_of(isa);
+    }
   }
 }
 
 TEST(ElementwiseBits, AreTheSameForEveryInstructionSetAndNumberOfWorkers) {
   for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) {
     const std::int64_t rows = 90, cols = 391;
-    expect_same_bits_everywhere([&](OpRunner& runner) {
-      DeviceMatrix x(runner, dtype, rows, cols, 1, random_values(1, rows * cols, 0, 3));
-      DeviceMatrix dy(runner, dtype, rows, cols, 0, random_values(2, rows * cols));
-      DeviceMatrix y(runner, dtype, rows, cols, 0, std::vector<double>(rows * cols));
-      DeviceMatrix sum(runner, dtype, rows, cols, 0, std::vector<double>(rows * cols));
-      gelu_forward(runner.stream(), y.view(), x.view());
-      add(runner.stream(), sum.view(), x.view(), y.view());
-      gelu_backward(runner.stream(), dy.view(), dy.view(), x.view());
+    expect_same_bits_everywhere([&](TestDevice& device) {
+      DeviceMatrix x(device, dtype, rows, cols, 1, random_values(dtype, rows * cols, 1, 0, 5));
+      DeviceMatrix dy(device, dtype, rows, cols, 0, random_values(dtype, rows * cols, 2));
+      DeviceMatrix y(device, dtype, rows, cols);
+      DeviceMatrix sum(device, dtype, rows, cols);
+      gelu_forward(device.stream(), y.view(), x.view());
+      add(device.stream(), sum.view(), x.view(), y.view());
+      gelu_backward(device.stream(), dy.view(), dy.view(), x.view());
       return Outputs{y.bytes(), sum.bytes(), dy.bytes()};
     });
   }

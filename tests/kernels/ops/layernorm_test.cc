@@ -1,9 +1,15 @@
 #include "kernels/ops/layernorm.h"
 
-#include <algorithm>
-#include <string>
+#include <fmt/format.h>
+#include <gtest/gtest.h>
 
-#include "tests/kernels/ops/op_runner.h"
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "tests/kernels/ops/op_testing.h"
 
 namespace strata::ops {
 namespace {
@@ -15,7 +21,7 @@ struct Case {
   Dtype dy;
 };
 
-std::string name_of_case(const testing::TestParamInfo<Case>& info) {
+std::string name_of_case(const ::testing::TestParamInfo<Case>& info) {
   const Case& c = info.param;
   return fmt::format("{}x{}_{}_{}", c.rows, c.cols, name_of(c.x), name_of(c.dy));
 }
@@ -53,32 +59,32 @@ struct ExactRow {
   double magnitude(double x) const { return (std::abs(x) + mean_abs) * rstd; }
 };
 
-class LayerNorm : public testing::TestWithParam<Case> {
+class LayerNorm : public ::testing::TestWithParam<Case> {
  protected:
   void SetUp() override {
     const auto [rows, cols, x_dtype, dy_dtype] = GetParam();
-    x_.emplace(runner_, x_dtype, rows, cols, 3, random_values(1, rows * cols, 0.5));
-    dy_.emplace(runner_, dy_dtype, rows, cols, 5, random_values(2, rows * cols));
-    weight_.emplace(runner_, x_dtype, 1, cols, 0, random_values(3, cols, 1, 0.3));
-    bias_.emplace(runner_, x_dtype, 1, cols, 0, random_values(4, cols));
-    mean_.emplace(runner_, Dtype::f32, 1, rows, 0, std::vector<double>(rows));
-    rstd_.emplace(runner_, Dtype::f32, 1, rows, 0, std::vector<double>(rows));
-    y_.emplace(runner_, x_dtype, rows, cols, 1, std::vector<double>(rows * cols));
-    layernorm_forward(runner_.stream(), y_->view(), mean_->f32(), rstd_->f32(), x_->view(),
+    x_.emplace(device_, x_dtype, rows, cols, 3, random_values(x_dtype, rows * cols, 1, 0.5f, 1.7f));
+    dy_.emplace(device_, dy_dtype, rows, cols, 5, random_values(dy_dtype, rows * cols, 2));
+    weight_.emplace(device_, x_dtype, 1, cols, 0, random_values(x_dtype, cols, 3, 1, 0.5f));
+    bias_.emplace(device_, x_dtype, 1, cols, 0, random_values(x_dtype, cols, 4));
+    mean_.emplace(device_, Dtype::f32, 1, rows);
+    rstd_.emplace(device_, Dtype::f32, 1, rows);
+    y_.emplace(device_, x_dtype, rows, cols, 1);
+    layernorm_forward(device_.stream(), y_->view(), mean_->f32(), rstd_->f32(), x_->view(),
                       weight_->f32(), bias_->f32());
   }
 
   // Longest chain of additions in a row, times two passes, and a few single operations.
   double row_rounding() const { return (GetParam().cols / 8.0 + 32) * kF32Rounding; }
 
-  OpRunner runner_;
+  TestDevice device_;
   std::optional<DeviceMatrix> x_, dy_, weight_, bias_, mean_, rstd_, y_;
 };
 
 TEST_P(LayerNorm, ForwardMatchesTheFormula) {
   const auto [rows, cols, x_dtype, dy_dtype] = GetParam();
-  const auto x = x_->values(), weight = weight_->values(), bias = bias_->values();
-  const auto y = y_->values(), mean = mean_->values(), rstd = rstd_->values();
+  const auto x = x_->get_f64(), weight = weight_->get_f64(), bias = bias_->get_f64();
+  const auto y = y_->get_f64(), mean = mean_->get_f64(), rstd = rstd_->get_f64();
   for (std::int64_t row = 0; row < rows; ++row) {
     const ExactRow exact(&x[row * cols], cols);
     EXPECT_NEAR(mean[row], exact.mean, row_rounding() * exact.mean_abs);
@@ -119,20 +125,20 @@ std::vector<double> numeric_dx(const double* x, const double* dy, const std::vec
 
 TEST_P(LayerNorm, BackwardMatchesDifferencesOfTheFormula) {
   const auto [rows, cols, x_dtype, dy_dtype] = GetParam();
-  const auto start = random_values(5, rows * cols);
-  const auto x = x_->values(), dy = dy_->values(), weight = weight_->values();
-  const auto parameter_start = random_values(6, cols);
+  const auto start = random_values(x_dtype, rows * cols, 5);
+  const auto x = x_->get_f64(), dy = dy_->get_f64(), weight = weight_->get_f64();
+  const auto parameter_start = random_values(Dtype::f32, cols, 6);
   for (const Into into : {Into::overwrite, Into::add}) {
-    DeviceMatrix dx(runner_, x_dtype, rows, cols, 2, start);
-    DeviceMatrix dweight(runner_, Dtype::f32, 1, cols, 0, parameter_start);
-    DeviceMatrix dbias(runner_, Dtype::f32, 1, cols, 0, parameter_start);
-    const auto old_dx = dx.values(), old = dweight.values();
-    layernorm_backward(runner_.stream(), dx.view(), into, dweight.f32(), dbias.f32(), into,
+    DeviceMatrix dx(device_, x_dtype, rows, cols, 2, start);
+    DeviceMatrix dweight(device_, Dtype::f32, 1, cols, 0, parameter_start);
+    DeviceMatrix dbias(device_, Dtype::f32, 1, cols, 0, parameter_start);
+    const auto old_dx = dx.get_f64(), old = dweight.get_f64();
+    layernorm_backward(device_.stream(), dx.view(), into, dweight.f32(), dbias.f32(), into,
                        dy_->view(), x_->view(), weight_->f32(), mean_->f32(), rstd_->f32());
     const bool adds = into == Into::add;
     std::vector<double> exact_dweight(cols), exact_dbias(cols), dweight_size(cols),
         dbias_size(cols);
-    const auto got = dx.values();
+    const auto got = dx.get_f64();
     for (std::int64_t row = 0; row < rows; ++row) {
       const ExactRow exact(&x[row * cols], cols);
       const auto expected = numeric_dx(&x[row * cols], &dy[row * cols], weight, cols);
@@ -156,7 +162,7 @@ TEST_P(LayerNorm, BackwardMatchesDifferencesOfTheFormula) {
             << "row " << row << ", column " << i;
       }
     }
-    const auto got_dweight = dweight.values(), got_dbias = dbias.values();
+    const auto got_dweight = dweight.get_f64(), got_dbias = dbias.get_f64();
     const double rounding = row_rounding() + static_cast<double>(rows) * kF32Rounding;
     for (std::int64_t i = 0; i < cols; ++i) {
       const double before = adds ? old[i] : 0;
@@ -170,39 +176,40 @@ TEST_P(LayerNorm, BackwardMatchesDifferencesOfTheFormula) {
 
 TEST_P(LayerNorm, BackwardInPlaceGivesTheSameBits) {
   const auto [rows, cols, x_dtype, dy_dtype] = GetParam();
-  const std::vector<double> zeros(rows * cols);
-  DeviceMatrix dx(runner_, x_dtype, rows, cols, 3, zeros);
-  DeviceMatrix dweight(runner_, Dtype::f32, 2, cols, 0, std::vector<double>(2 * cols));
-  DeviceMatrix dbias(runner_, Dtype::f32, 2, cols, 0, std::vector<double>(2 * cols));
+  DeviceMatrix dx(device_, x_dtype, rows, cols, 3);
+  DeviceMatrix dweight(device_, Dtype::f32, 2, cols);
+  DeviceMatrix dbias(device_, Dtype::f32, 2, cols);
   for (const Matrix& out : {dx.view(), x_->view()}) {
     const std::int64_t offset = out.data == dx.view().data ? 0 : cols;
-    layernorm_backward(runner_.stream(), out, Into::overwrite, dweight.f32() + offset,
+    layernorm_backward(device_.stream(), out, Into::overwrite, dweight.f32() + offset,
                        dbias.f32() + offset, Into::overwrite, dy_->view(), x_->view(),
                        weight_->f32(), mean_->f32(), rstd_->f32());
   }
   EXPECT_EQ(dx.bytes(), x_->bytes());
   for (const DeviceMatrix* gradient : {&dweight, &dbias}) {
-    const auto values = gradient->values();
+    const auto values = gradient->get_f64();
     EXPECT_TRUE(std::equal(values.begin(), values.begin() + cols, values.begin() + cols));
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Sizes, LayerNorm, testing::ValuesIn(all_cases()), name_of_case);
+INSTANTIATE_TEST_SUITE_P(Sizes, LayerNorm, ::testing::ValuesIn(all_cases()), name_of_case);
 
 TEST(LayerNormBits, AreTheSameForEveryInstructionSetAndNumberOfWorkers) {
   for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) {
     for (const std::int64_t cols : {7, 391}) {
       const std::int64_t rows = 200;
-      expect_same_bits_everywhere([&](OpRunner& runner) {
-        DeviceMatrix x(runner, dtype, rows, cols, 3, random_values(1, rows * cols, 0.5));
-        DeviceMatrix dy(runner, Dtype::f32, rows, cols, 0, random_values(2, rows * cols));
-        DeviceMatrix weight(runner, dtype, 1, cols, 0, random_values(3, cols, 1));
-        DeviceMatrix y(runner, dtype, rows, cols, 0, std::vector<double>(rows * cols));
-        DeviceMatrix stats(runner, Dtype::f32, 2, rows, 0, std::vector<double>(2 * rows));
-        DeviceMatrix gradients(runner, Dtype::f32, 2, cols, 0, std::vector<double>(2 * cols));
-        layernorm_forward(runner.stream(), y.view(), stats.f32(), stats.f32() + rows, x.view(),
+      expect_same_bits_everywhere([&](TestDevice& device) {
+        DeviceMatrix x(device, dtype, rows, cols, 3,
+                       random_values(dtype, rows * cols, 1, 0.5f, 1.7f));
+        DeviceMatrix dy(device, Dtype::f32, rows, cols, 0,
+                        random_values(Dtype::f32, rows * cols, 2));
+        DeviceMatrix weight(device, dtype, 1, cols, 0, random_values(dtype, cols, 3, 1));
+        DeviceMatrix y(device, dtype, rows, cols);
+        DeviceMatrix stats(device, Dtype::f32, 2, rows);
+        DeviceMatrix gradients(device, Dtype::f32, 2, cols);
+        layernorm_forward(device.stream(), y.view(), stats.f32(), stats.f32() + rows, x.view(),
                           weight.f32(), weight.f32());
-        layernorm_backward(runner.stream(), x.view(), Into::overwrite, gradients.f32(),
+        layernorm_backward(device.stream(), x.view(), Into::overwrite, gradients.f32(),
                            gradients.f32() + cols, Into::add, dy.view(), x.view(), weight.f32(),
                            stats.f32(), stats.f32() + rows);
         return Outputs{y.bytes(), stats.bytes(), x.bytes(), gradients.bytes()};

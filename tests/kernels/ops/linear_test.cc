@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "tests/kernels/ops/op_test.h"
+#include "tests/kernels/ops/op_testing.h"
 #include "tests/kernels/ops/reference.h"
 
 namespace strata::ops {
@@ -51,26 +51,27 @@ void expect_close(const std::vector<float>& actual, const reference::Sums& expec
   }
 }
 
-class Linear : public testing::TestWithParam<Mode> {};
+class Linear : public ::testing::TestWithParam<Mode> {};
 
 TEST_P(Linear, ForwardAgreesWithDoublePrecision) {
   const Mode mode = GetParam();
-  OpTest test(2, kLimits, mode.arithmetic);
+  TestDevice device(kLimits, mode.arithmetic);
   for (const auto& [m, n, k] : kShapes) {
     const auto x = random_values(mode.operands, m * k, 1);
     const auto w = random_values(mode.operands, n * k, 2);
     const auto b = random_values(mode.operands, n, 3);
-    const DeviceMatrix x_device(test, mode.operands, m, k, mode.gap, x);
-    const DeviceMatrix w_device(test, mode.operands, n, k, mode.gap, w);
-    const DeviceMatrix b_device(test, mode.operands, 1, n, 0, b);
-    DeviceMatrix y(test, mode.result, m, n, mode.gap);
+    const DeviceMatrix x_device(device, mode.operands, m, k, mode.gap, x);
+    const DeviceMatrix w_device(device, mode.operands, n, k, mode.gap, w);
+    const DeviceMatrix b_device(device, mode.operands, 1, n, 0, b);
+    DeviceMatrix y(device, mode.result, m, n, mode.gap);
 
     auto expected = reference::matmul(x, reference::transpose(w, as_size(n), as_size(k)),
                                       as_size(m), as_size(n), as_size(k));
-    linear_forward(test.stream(), y.view(), x_device.view(), w_device.view(), nullptr);
+    linear_forward(device.stream(), y.view(), x_device.view(), w_device.view(), nullptr);
     expect_close(y.get(), expected, k, mode.result);
 
-    linear_forward(test.stream(), y.view(), x_device.view(), w_device.view(), b_device.view().data);
+    linear_forward(device.stream(), y.view(), x_device.view(), w_device.view(),
+                   b_device.view().data);
     reference::add_to_rows(expected, b);
     expect_close(y.get(), expected, k + 1, mode.result);
   }
@@ -78,75 +79,77 @@ TEST_P(Linear, ForwardAgreesWithDoublePrecision) {
 
 TEST_P(Linear, BackwardInputAgreesWithDoublePrecision) {
   const Mode mode = GetParam();
-  OpTest test(2, kLimits, mode.arithmetic);
+  TestDevice device(kLimits, mode.arithmetic);
   for (const auto& [m, n, k] : kShapes) {
     const auto dy = random_values(mode.operands, m * n, 1);
     const auto w = random_values(mode.operands, n * k, 2);
-    const DeviceMatrix dy_device(test, mode.operands, m, n, mode.gap, dy);
-    const DeviceMatrix w_device(test, mode.operands, n, k, mode.gap, w);
-    DeviceMatrix dx(test, mode.result, m, k, mode.gap);
+    const DeviceMatrix dy_device(device, mode.operands, m, n, mode.gap, dy);
+    const DeviceMatrix w_device(device, mode.operands, n, k, mode.gap, w);
+    DeviceMatrix dx(device, mode.result, m, k, mode.gap);
 
     auto expected = reference::matmul(dy, w, as_size(m), as_size(k), as_size(n));
-    linear_backward_input(test.stream(), dx.view(), dy_device.view(), w_device.view(),
+    linear_backward_input(device.stream(), dx.view(), dy_device.view(), w_device.view(),
                           Into::overwrite);
     expect_close(dx.get(), expected, n, mode.result);
 
     if (mode.result != Dtype::f32) continue;
     const auto before = random_values(Dtype::f32, m * k, 3);
-    dx.set(before);
-    linear_backward_input(test.stream(), dx.view(), dy_device.view(), w_device.view(), Into::add);
+    const DeviceMatrix sum(device, mode.result, m, k, mode.gap, before);
+    linear_backward_input(device.stream(), sum.view(), dy_device.view(), w_device.view(),
+                          Into::add);
     reference::add(expected, before);
-    expect_close(dx.get(), expected, n + 1, mode.result);
+    expect_close(sum.get(), expected, n + 1, mode.result);
   }
 }
 
 TEST_P(Linear, BackwardWeightAgreesWithDoublePrecision) {
   const Mode mode = GetParam();
-  OpTest test(2, kLimits, mode.arithmetic);
+  TestDevice device(kLimits, mode.arithmetic);
   for (const auto& [m, n, k] : kShapes) {
     const auto dy = random_values(mode.operands, m * n, 1);
     const auto x = random_values(mode.operands, m * k, 2);
-    const DeviceMatrix dy_device(test, mode.operands, m, n, mode.gap, dy);
-    const DeviceMatrix x_device(test, mode.operands, m, k, mode.gap, x);
-    DeviceMatrix dw(test, Dtype::f32, n, k, mode.gap);
-    DeviceMatrix dbias(test, Dtype::f32, 1, n);
+    const DeviceMatrix dy_device(device, mode.operands, m, n, mode.gap, dy);
+    const DeviceMatrix x_device(device, mode.operands, m, k, mode.gap, x);
+    DeviceMatrix dw(device, Dtype::f32, n, k, mode.gap);
+    DeviceMatrix dbias(device, Dtype::f32, 1, n);
 
     auto weights = reference::matmul(reference::transpose(dy, as_size(m), as_size(n)), x,
                                      as_size(n), as_size(k), as_size(m));
     auto sums = reference::column_sums(dy, as_size(m), as_size(n));
-    linear_backward_weight(test.stream(), dw.view(), dbias.f32(), dy_device.view(), x_device.view(),
-                           Into::overwrite);
+    linear_backward_weight(device.stream(), dw.view(), dbias.f32(), dy_device.view(),
+                           x_device.view(), Into::overwrite);
     expect_close(dw.get(), weights, m, Dtype::f32);
     expect_close(dbias.get(), sums, m, Dtype::f32);
 
     const auto dw_before = random_values(Dtype::f32, n * k, 3);
     const auto dbias_before = random_values(Dtype::f32, n, 4);
-    dw.set(dw_before);
-    dbias.set(dbias_before);
-    linear_backward_weight(test.stream(), dw.view(), dbias.f32(), dy_device.view(), x_device.view(),
-                           Into::add);
+    const DeviceMatrix dw_sum(device, Dtype::f32, n, k, mode.gap, dw_before);
+    const DeviceMatrix dbias_sum(device, Dtype::f32, 1, n, 0, dbias_before);
+    linear_backward_weight(device.stream(), dw_sum.view(), dbias_sum.f32(), dy_device.view(),
+                           x_device.view(), Into::add);
     reference::add(weights, dw_before);
     reference::add(sums, dbias_before);
-    expect_close(dw.get(), weights, m + 1, Dtype::f32);
-    expect_close(dbias.get(), sums, m + 1, Dtype::f32);
+    expect_close(dw_sum.get(), weights, m + 1, Dtype::f32);
+    expect_close(dbias_sum.get(), sums, m + 1, Dtype::f32);
   }
 }
 
 // What lies between the rows of a result belongs to others.
 TEST_P(Linear, GapsBetweenRowsStayAsTheyWere) {
   const Mode mode = GetParam();
-  OpTest test(2, kLimits, mode.arithmetic);
+  TestDevice device(kLimits, mode.arithmetic);
   const auto [m, n, k] = kShapes[5];
-  const DeviceMatrix x(test, mode.operands, m, k, 0, random_values(mode.operands, m * k, 1));
-  const DeviceMatrix w(test, mode.operands, n, k, 0, random_values(mode.operands, n * k, 2));
+  const DeviceMatrix x(device, mode.operands, m, k, 0, random_values(mode.operands, m * k, 1));
+  const DeviceMatrix w(device, mode.operands, n, k, 0, random_values(mode.operands, n * k, 2));
   const std::int64_t gap = 9;
-  DeviceMatrix y(test, mode.result, m, n, gap);
-  linear_forward(test.stream(), y.view(), x.view(), w.view(), nullptr);
-  const auto bytes = y.raw();
+  DeviceMatrix y(device, mode.result, m, n, gap);
+  const auto before = y.bytes();
+  linear_forward(device.stream(), y.view(), x.view(), w.view(), nullptr);
+  const auto bytes = y.bytes();
   const auto element_bytes = as_size(bytes_of(mode.result));
   for (std::size_t i = 0; i < bytes.size(); ++i) {
     if (i / element_bytes % as_size(n + gap) < as_size(n)) continue;
-    ASSERT_EQ(bytes[i], std::byte{0}) << "byte " << i;
+    ASSERT_EQ(bytes[i], before[i]) << "byte " << i;
   }
 }
 
@@ -155,25 +158,26 @@ TEST_P(Linear, BitsDoNotDependOnTheNumberOfThreads) {
   const auto [m, n, k] = Shape{530, 600, 560};
   std::vector<std::vector<std::byte>> first;
   for (const int threads : {1, 2, 3}) {
-    OpTest test(threads, kLimits, mode.arithmetic);
-    const DeviceMatrix x(test, mode.operands, m, k, 0, random_values(mode.operands, m * k, 1));
-    const DeviceMatrix w(test, mode.operands, n, k, 0, random_values(mode.operands, n * k, 2));
-    const DeviceMatrix b(test, mode.operands, 1, n, 0, random_values(mode.operands, n, 3));
-    const DeviceMatrix dy(test, mode.operands, m, n, 0, random_values(mode.operands, m * n, 4));
-    DeviceMatrix y(test, mode.result, m, n);
-    DeviceMatrix dx(test, mode.result, m, k);
-    DeviceMatrix dw(test, Dtype::f32, n, k);
-    DeviceMatrix dbias(test, Dtype::f32, 1, n);
-    linear_forward(test.stream(), y.view(), x.view(), w.view(), b.view().data);
-    linear_backward_input(test.stream(), dx.view(), dy.view(), w.view(), Into::overwrite);
-    linear_backward_weight(test.stream(), dw.view(), dbias.f32(), dy.view(), x.view(), Into::add);
-    const std::vector<std::vector<std::byte>> results = {y.raw(), dx.raw(), dw.raw(), dbias.raw()};
+    TestDevice device(kLimits, mode.arithmetic, threads);
+    const DeviceMatrix x(device, mode.operands, m, k, 0, random_values(mode.operands, m * k, 1));
+    const DeviceMatrix w(device, mode.operands, n, k, 0, random_values(mode.operands, n * k, 2));
+    const DeviceMatrix b(device, mode.operands, 1, n, 0, random_values(mode.operands, n, 3));
+    const DeviceMatrix dy(device, mode.operands, m, n, 0, random_values(mode.operands, m * n, 4));
+    DeviceMatrix y(device, mode.result, m, n);
+    DeviceMatrix dx(device, mode.result, m, k);
+    DeviceMatrix dw(device, Dtype::f32, n, k);
+    DeviceMatrix dbias(device, Dtype::f32, 1, n);
+    linear_forward(device.stream(), y.view(), x.view(), w.view(), b.view().data);
+    linear_backward_input(device.stream(), dx.view(), dy.view(), w.view(), Into::overwrite);
+    linear_backward_weight(device.stream(), dw.view(), dbias.f32(), dy.view(), x.view(), Into::add);
+    const std::vector<std::vector<std::byte>> results = {y.bytes(), dx.bytes(), dw.bytes(),
+                                                         dbias.bytes()};
     if (first.empty()) first = results;
     EXPECT_EQ(results, first) << threads << " threads";
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Modes, Linear, testing::ValuesIn(kModes), [](const auto& info) {
+INSTANTIATE_TEST_SUITE_P(Modes, Linear, ::testing::ValuesIn(kModes), [](const auto& info) {
   const Mode& mode = info.param;
   return fmt::format("{}_to_{}_in_{}_gap{}", name_of(mode.operands), name_of(mode.result),
                      name_of(mode.arithmetic), mode.gap);
@@ -183,21 +187,21 @@ INSTANTIATE_TEST_SUITE_P(Modes, Linear, testing::ValuesIn(kModes), [](const auto
 // the f32 sum goes up. Rounding twice, or truncating, gives something else.
 TEST(LinearRounding, Bf16ResultsAreRoundedOnceToNearestEven) {
   for (const Dtype arithmetic : {Dtype::bf16, Dtype::f32}) {
-    OpTest test(1, kLimits, arithmetic);
-    const DeviceMatrix x(test, Dtype::bf16, 2, 3, 0, {1, 0x1p-8f, 0, 1, 0x1p-8f, 0x1p-20f});
-    const DeviceMatrix w(test, Dtype::bf16, 1, 3, 0, {1, 1, 1});
-    DeviceMatrix y(test, Dtype::bf16, 2, 1);
-    linear_forward(test.stream(), y.view(), x.view(), w.view(), nullptr);
+    TestDevice device(kLimits, arithmetic, 1);
+    const DeviceMatrix x(device, Dtype::bf16, 2, 3, 0, {1, 0x1p-8f, 0, 1, 0x1p-8f, 0x1p-20f});
+    const DeviceMatrix w(device, Dtype::bf16, 1, 3, 0, {1, 1, 1});
+    DeviceMatrix y(device, Dtype::bf16, 2, 1);
+    linear_forward(device.stream(), y.view(), x.view(), w.view(), nullptr);
     EXPECT_EQ(y.get(), (std::vector<float>{1.0f, 1.0f + 0x1p-7f})) << name_of(arithmetic);
   }
 }
 
 TEST(LinearDeathTest, RefusesShapesThatDoNotFit) {
-  OpTest test(1, kLimits);
-  const DeviceMatrix x(test, Dtype::f32, 4, 8);
-  const DeviceMatrix w(test, Dtype::f32, 5, 9);
-  const DeviceMatrix y(test, Dtype::f32, 4, 5);
-  EXPECT_DEATH(linear_forward(test.stream(), y.view(), x.view(), w.view(), nullptr),
+  TestDevice device(kLimits, Dtype::bf16, 1);
+  const DeviceMatrix x(device, Dtype::f32, 4, 8);
+  const DeviceMatrix w(device, Dtype::f32, 5, 9);
+  const DeviceMatrix y(device, Dtype::f32, 4, 5);
+  EXPECT_DEATH(linear_forward(device.stream(), y.view(), x.view(), w.view(), nullptr),
                "x \\(4, 8\\)");
 }
 

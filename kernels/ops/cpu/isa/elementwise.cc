@@ -75,9 +75,9 @@ constinit const ElementwiseKernels elementwise_kernels = {
     .gelu_forward = {gelu_forward<float>, gelu_forward<bf16>},
     .gelu_backward = {gelu_backward<float>, gelu_backward<bf16>},
     .add = {add<float>, add<bf16>},
-    .convert = {{convert<float, float>, convert<float, bf16>},
-                {convert<bf16, float>, convert<bf16, bf16>}},
     .accumulate = {accumulate<float>, accumulate<bf16>},
+    .widen = convert<bf16, float>,
+    .round = convert<float, bf16>,
 };
 
 }  // namespace strata::ops::cpu::STRATA_ISA

@@ -1,4 +1,5 @@
-// Rows of a Matrix, typed.
+// Rows of a Matrix as the loops of isa/ see them, which know the dtype (address_of() in operands.h
+// is for code that does not, and may not be called here: vec.h).
 #pragma once
 
 #include "kernels/ops/cpu/isa/vec.h"
