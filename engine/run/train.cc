@@ -13,6 +13,7 @@
 #include "engine/options/count_text.h"
 #include "engine/options/option_help.h"
 #include "engine/options/option_list.h"
+#include "engine/options/option_list.h"
 #include "engine/plan/plan_report.h"
 #include "engine/plan/run_setup.h"
 #include "engine/run/progress.h"
