@@ -116,10 +116,10 @@ void RingStorage::hand_to_ring(Slot& slot) {
   annotate_release(&slot);
   const int error = ring_->submit(piece, tag_of(slot));
   if (error == 0) return;
-  const IoError failure = slot.transfer.failure(
-      options_.path, fmt::format("io_uring did not accept it: {}", errno_text(error)));
+  std::exception_ptr failure = std::make_exception_ptr(slot.transfer.failure(
+      options_.path, fmt::format("io_uring did not accept it: {}", errno_text(error))));
   const std::lock_guard lock(mutex_);
-  if (slot.state == SlotState::in_flight) abandon(slot, std::make_exception_ptr(failure));
+  if (slot.state == SlotState::in_flight) abandon(slot, std::move(failure));
 }
 
 void RingStorage::reap() {
@@ -194,7 +194,10 @@ void RingStorage::on_completion(const Ring::Completion& completion) {
   }
   annotate_transfer(slot.transfer.operation(), slot.transfer.span());
   if (next == Transfer::Next::failed) {
-    finish(slot, std::make_exception_ptr(slot.transfer.failure(options_.path)));
+    // A statement of its own: the exception shares its text with the temporary it is made from,
+    // which has to be gone before anyone can wait.
+    std::exception_ptr failure = std::make_exception_ptr(slot.transfer.failure(options_.path));
+    finish(slot, std::move(failure));
   } else {
     count(slot);
     finish(slot, nullptr);
