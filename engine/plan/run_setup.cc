@@ -74,7 +74,12 @@ offload::UpdateTime update_time(const Options& options) {
 }
 
 offload::Placement placement(const Options& options) {
-  offload::Placement result = offload::parse_placement(options.place);
+  offload::Placement result;
+  try {
+    result = offload::parse_placement(options.place);
+  } catch (const ConfigError& e) {
+    throw_error<ConfigError>("--place: {}", e.what());
+  }
   if (options.activations != "auto") {
     result.activations = offload::parse_tier(options.activations);
   }
@@ -150,11 +155,13 @@ RunSetup resolve(const Options& options, const comm::Topology& topology,
   const auto fits = [&](const Options& options) {
     return make_plan(resolve(options, setup.topology, comm_staging).plan_input).fits;
   };
-  throw_error<OutOfBudget>("{} memory is short by {}: this run needs {} of it and has {}; {}",
-                           shortfall.tier == Tier::device ? "device" : "host",
-                           format_bytes(shortfall.needed_bytes - shortfall.budget_bytes),
-                           format_bytes(shortfall.needed_bytes),
-                           format_bytes(shortfall.budget_bytes), budget_advice(setup, fits));
+  throw PlanDoesNotFit(
+      fmt::format("{} memory is short by {}: this run needs {} of it and has {}; {}",
+                  shortfall.tier == Tier::device ? "device" : "host",
+                  format_bytes(shortfall.needed_bytes - shortfall.budget_bytes),
+                  format_bytes(shortfall.needed_bytes), format_bytes(shortfall.budget_bytes),
+                  budget_advice(setup, fits)),
+      shortfall);
 }
 
 }  // namespace
