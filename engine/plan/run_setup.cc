@@ -16,6 +16,10 @@ using offload::Tier;
 
 namespace {
 
+// Schedules are made for every micro-batch of a pass, and tokens held for every one of a step.
+constexpr std::int64_t kMicroBatchesPerPassMax = 1 << 14;
+constexpr std::int64_t kTokensPerStepMax = std::int64_t{1} << 32;
+
 BatchLayout resolve_batch(const Options& options, const models::Gpt2Config& model, int world_size) {
   BatchLayout batch;
   batch.global_batch = options.global_batch;
@@ -31,9 +35,18 @@ BatchLayout resolve_batch(const Options& options, const models::Gpt2Config& mode
         "--global-batch {} is smaller than the {} ranks: each needs at least one sequence",
         batch.global_batch, world_size);
   }
+  if (batch.global_batch > kTokensPerStepMax / batch.seq_len) {
+    throw_error<ConfigError>("--global-batch {} of {} tokens each is more than {} tokens per step",
+                             batch.global_batch, batch.seq_len, kTokensPerStepMax);
+  }
   batch.micro_batch = std::min(batch.micro_batch, batch.sequences_max());
   batch.pass_size =
       std::min(options.pass.value_or(batch.micro_batches_max()), batch.micro_batches_max());
+  if (batch.pass_micro_batches_max() > kMicroBatchesPerPassMax) {
+    throw_error<ConfigError>(
+        "a pass of {} micro-batches is too long; use --pass {} or less, or a larger --micro-batch",
+        batch.pass_micro_batches_max(), kMicroBatchesPerPassMax);
+  }
   return batch;
 }
 
@@ -100,13 +113,15 @@ offload::PlanInput plan_input(const RunSetup& setup,
   input.update = update_time(options);
   input.passes = setup.batch.passes();
   input.placement = placement(options);
-  input.prefetch = options.prefetch;
   if (options.chunk_size) {
     // The bytes of one transfer of a moment.
     input.chunk_elements = std::max<std::int64_t>(*options.chunk_size / 4, 1);
   }
   const UnitWalk units = unit_walk(setup.index, WalkKind::training);
   input.uses = units.uses;
+  // Further ahead than the whole pass there is nothing to read.
+  input.prefetch = static_cast<int>(
+      std::min<std::int64_t>(options.prefetch, static_cast<std::int64_t>(units.uses.size())));
   input.forward_uses = units.forward_uses;
   WalkShape shape;
   shape.layers = static_cast<int>(setup.model.layers);
@@ -132,6 +147,11 @@ RunSetup resolve(const Options& options, const comm::Topology& topology,
   setup.options = options;
   setup.topology = topology;
   setup.model = models::parse_gpt2(options.model);
+  if (setup.model.vocabulary != models::kByteVocabulary &&
+      options.sample_prompt != Options().sample_prompt) {
+    throw ConfigError(
+        "--sample-prompt is text, which only a byte-level model (vocabulary 256) reads");
+  }
   setup.units = models::gpt2_units(setup.model);
   setup.index = index_units(setup.units);
   setup.parameter_groups = parameter_groups(setup.units, options.no_decay);

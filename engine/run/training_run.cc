@@ -55,8 +55,14 @@ TrainingRun::TrainingRun(const RunSetup& setup, const TrainingData& data, Sessio
 
 void TrainingRun::run() {
   if (data_.validation != nullptr) show_start();
-  for (std::int64_t step = 1; step <= steps_; ++step) train_step(step);
-  finish();
+  try {
+    for (std::int64_t step = 1; step <= steps_; ++step) train_step(step);
+    finish();
+  } catch (...) {
+    // What the last step did, though its update was not completed.
+    if (waiting_ && output_.log != nullptr) output_.log->write(*waiting_);
+    throw;
+  }
 }
 
 void TrainingRun::show_start() {
@@ -72,13 +78,17 @@ void TrainingRun::show_start() {
 
 void TrainingRun::train_step(std::int64_t step) {
   const Clock::time_point begin = Clock::now();
+  const bool with_update =
+      setup_.plan.update == offload::UpdateTime::in_backward || trainer_.update_pending();
   const std::int64_t position = (step - 1) * setup_.batch.global_batch;
   const StepResult result = trainer_.step(*data_.train, order_, position, schedule_.at(step));
   log_waiting();
-  after_step(step, result, seconds_since(begin));
+  // The bound is that of a step with an update in it, which a deferred run's first step has not.
+  after_step(step, result, seconds_since(begin), with_update ? bound_.seconds() : 0);
 }
 
-void TrainingRun::after_step(std::int64_t step, const StepResult& result, double step_s) {
+void TrainingRun::after_step(std::int64_t step, const StepResult& result, double step_s,
+                             double bound_s) {
   const std::int64_t sequences = step * setup_.batch.global_batch;
   StepRecord record;
   record.step = step;
@@ -90,7 +100,7 @@ void TrainingRun::after_step(std::int64_t step, const StepResult& result, double
   record.tokens_per_s = static_cast<double>(setup_.batch.tokens_per_step()) / step_s;
   record.mfu = bound_.flops / (step_s * session_.rates().matmul_peak_flops_per_s());
   record.step_s = step_s;
-  record.bound_s = bound_.seconds();
+  record.bound_s = bound_s;
   record.device_peak_bytes = session_.device().device_budget().peak_bytes();
   record.host_peak_bytes = session_.device().host_budget().peak_bytes();
   record.nvme_read_bytes = result.traffic.read_bytes;

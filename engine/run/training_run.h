@@ -44,9 +44,11 @@ class TrainingRun {
 
   void run();
 
- private:
+  // One of run()'s steps, counted from 1, for whoever wants to look between them.
   void train_step(std::int64_t step);
-  void after_step(std::int64_t step, const StepResult& result, double step_s);
+
+ private:
+  void after_step(std::int64_t step, const StepResult& result, double step_s, double bound_s);
   void show_start();
   double evaluate();
   void sample();

@@ -5,7 +5,6 @@
 
 #include "kernels/base/bytes.h"
 #include "kernels/base/error.h"
-#include "kernels/base/isa.h"
 #include "kernels/base/page_memory.h"
 
 namespace strata {
@@ -29,8 +28,7 @@ CpuDevice::~CpuDevice() {
 }
 
 std::string CpuDevice::description() const {
-  return fmt::format("cpu, {} thread{}, {}", workers_.threads(), workers_.threads() == 1 ? "" : "s",
-                     name_of(best_isa()));
+  return fmt::format("cpu, {} thread{}", workers_.threads(), workers_.threads() == 1 ? "" : "s");
 }
 
 PinnedBuffer CpuDevice::allocate_pinned(std::string tag, std::int64_t bytes) {

@@ -125,7 +125,7 @@ class Device {
   Device& operator=(const Device&) = delete;
 
   virtual DeviceKind kind() const = 0;
-  virtual std::string description() const = 0;  // for people: "cpu, 2 threads, avx512"
+  virtual std::string description() const = 0;  // for people: "cpu, 2 threads"
 
   // `bytes` is rounded up to kAlignmentBytes. Contents are undefined. Throws OutOfBudget.
   DeviceBuffer allocate(std::string tag, std::int64_t bytes);
