@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <string_view>
 
@@ -18,19 +19,24 @@
 namespace strata::engine {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 struct Command {
   std::string name;
   std::string help;
   UsedBy kind;
   void (*check)(const Options& options);  // what this command needs besides check_options()
-  int (*run)(const Options& options, Ranks& ranks);
+  int (*run)(const Options& options, Ranks& ranks, Clock::time_point started);
 };
 
 const Command kCommands[] = {
     {"train", "Train a model larger than its memory on text or tokens", UsedBy::train,
      check_training_options, run_train},
     {"plan", "Show what would live where and what would move, without training",
-     UsedBy::train_and_plan, [](const Options&) {}, run_plan},
+     UsedBy::train_and_plan, [](const Options&) {},
+     [](const Options& options, Ranks& ranks, Clock::time_point) {
+       return run_plan(options, ranks);
+     }},
 };
 
 std::string program_help() {
@@ -71,6 +77,7 @@ const Command& find_command(const std::string& name) {
 }  // namespace
 
 int run_cli(const std::vector<std::string>& arguments) {
+  const Clock::time_point started = Clock::now();
   const std::string first = arguments.empty() ? "" : arguments.front();
   if (asks_for_help(first) || first == "help") {
     print_once(program_help());
@@ -94,7 +101,7 @@ int run_cli(const std::vector<std::string>& arguments) {
     return options;
   };
   return run_on_ranks(read_options, [&](const Options& options, Ranks& ranks) {
-    return command->run(options, ranks);
+    return command->run(options, ranks, started);
   });
 }
 

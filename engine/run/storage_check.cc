@@ -1,6 +1,7 @@
 #include "engine/run/storage_check.h"
 
 #include <filesystem>
+#include <system_error>
 
 #include "io/file_storage.h"
 #include "kernels/base/error.h"
@@ -12,8 +13,11 @@ namespace {
 namespace fs = std::filesystem;
 
 std::string nearest_existing(const std::string& path) {
+  std::error_code ignored;  // what cannot be looked at is not there, for us
   fs::path nearest = fs::absolute(path).lexically_normal();
-  while (!fs::exists(nearest) && nearest.has_relative_path()) nearest = nearest.parent_path();
+  while (!fs::exists(nearest, ignored) && nearest.has_relative_path()) {
+    nearest = nearest.parent_path();
+  }
   return nearest;
 }
 

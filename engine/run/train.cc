@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -12,7 +11,6 @@
 #include "engine/data/training_data.h"
 #include "engine/options/count_text.h"
 #include "engine/options/option_help.h"
-#include "engine/options/option_list.h"
 #include "engine/options/option_list.h"
 #include "engine/plan/plan_report.h"
 #include "engine/plan/run_setup.h"
@@ -124,8 +122,7 @@ std::vector<std::string> log_paths(const Options& options, const RunFolder* fold
 
 }  // namespace
 
-int run_train(const Options& options, Ranks& ranks) {
-  const auto started = std::chrono::steady_clock::now();
+int run_train(const Options& options, Ranks& ranks, std::chrono::steady_clock::time_point started) {
   comm::Communicator& comm = ranks.comm;
   const Prepared prepared = agree(comm, [&] { return prepare(options, comm); });
   require_same(comm, shared_settings(options, prepared.data));

@@ -240,7 +240,12 @@ TEST_F(BadInput, NvmeThatIsReadOnlyOrFull) {
       "--model", "gpt2:layers=2,hidden=256,heads=2,context=32",
       "--place", "weights=nvme,moments=nvme",
       "--nvme",  small.directory()};
-  expect_error(options, {small.directory(), "are free"});
+  expect_error(options, {"--nvme: ", small.directory(), "are free"});
+  // A folder that is still to be made is judged by the directory that it will lie in.
+  std::vector<std::string> in_run_folder = options;
+  in_run_folder.insert(in_run_folder.end(),
+                       {"--nvme", "", "--run", small.directory() + "/runs/new"});
+  expect_error(in_run_folder, {"--run: ", "are free"});
   ASSERT_TRUE(small.make_read_only());
   expect_error(options, {small.directory(), "read-only"});
 }
