@@ -99,8 +99,8 @@ void print_start(const RunSetup& setup, const TrainingData& data, Session& sessi
                  const std::string& binding) {
   std::string text = run_description(setup);
   text += labelled("data", data_text(data));
-  text += labelled("device",
-                   fmt::format("{}; {}", session.device().description(), ops::matmul_library()));
+  text += labelled("device", fmt::format("{}, {}; {}", session.device().description(),
+                                         name_of(setup.isa), ops::matmul_library()));
   if (setup.topology.world_size > 1) {
     text += labelled("ranks", fmt::format("{} on {}, {} each", setup.topology.world_size,
                                           count_text(setup.topology.hosts, "host"),
