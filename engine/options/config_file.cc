@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -128,6 +129,9 @@ std::vector<ConfigEntry> parse_config(std::string_view text, const std::string& 
 }
 
 std::vector<ConfigEntry> read_config_file(const std::string& path) {
+  if (std::filesystem::is_directory(path)) {
+    throw_error<ConfigError>("--config {} is a directory; give a file", path);
+  }
   std::ifstream file(path, std::ios::binary);
   const std::string text{std::istreambuf_iterator<char>(file), {}};
   if (!file) {

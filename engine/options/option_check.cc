@@ -8,6 +8,11 @@
 namespace strata::engine {
 namespace {
 
+constexpr double kTimeoutMinS = 0.01;
+constexpr double kTimeoutMaxS = 1e6;
+constexpr double kEpochsMax = 1e6;
+constexpr double kRateMax = 1e6;
+
 template <typename T>
 void require_at_least(const char* option, T value, T least) {
   if (value < least) {
@@ -20,12 +25,20 @@ void require_at_least(const char* option, const std::optional<T>& value, T least
   if (value) require_at_least(option, *value, least);
 }
 
+void require_within(const char* option, double value, double least, double most) {
+  if (!(value >= least && value <= most)) {
+    throw_error<ConfigError>("--{} is {}, but must be from {} to {}", option, value, least, most);
+  }
+}
+
+// What the optimizer computes with: the nearest f32, which must still be positive.
 void require_positive(const char* option, double value) {
-  if (!(value > 0)) throw_error<ConfigError>("--{} is {}, but must be above 0", option, value);
+  if (!(static_cast<float>(value) > 0))
+    throw_error<ConfigError>("--{} is {}, but must be above 0", option, value);
 }
 
 void require_decay(const char* option, double value) {
-  if (!(value >= 0 && value < 1)) {
+  if (!(value >= 0 && static_cast<float>(value) < 1)) {
     throw_error<ConfigError>("--{} is {}, but must be at least 0 and below 1", option, value);
   }
 }
@@ -57,14 +70,14 @@ void check_batch(const Options& o) {
   require_at_least("pass", o.pass, std::int64_t{1});
   require_at_least("seq-len", o.seq_len, std::int64_t{1});
   require_at_least("steps", o.steps, std::int64_t{0});
-  require_at_least("epochs", o.epochs, 0.0);
+  require_within("epochs", o.epochs, 0, kEpochsMax);
   if (o.steps > 0 && o.epochs > 0) {
     throw ConfigError("--steps and --epochs exclude each other: give one of them");
   }
 }
 
 void check_optimizer(const Options& o) {
-  require_at_least("lr", o.lr, 0.0);
+  require_within("lr", o.lr, 0, kRateMax);
   require_at_least("min-lr", o.min_lr, 0.0);
   if (o.min_lr > o.lr) {
     throw_error<ConfigError>("--min-lr {} is above the --lr of {}", o.min_lr, o.lr);
@@ -72,7 +85,7 @@ void check_optimizer(const Options& o) {
   if (o.min_lr > 0 && o.lr_schedule == "constant") {
     throw ConfigError("--min-lr has no meaning with --lr-schedule constant");
   }
-  require_at_least("weight-decay", o.weight_decay, 0.0);
+  require_within("weight-decay", o.weight_decay, 0, kRateMax);
   require_decay("beta1", o.beta1);
   require_decay("beta2", o.beta2);
   require_positive("eps", o.eps);
@@ -100,8 +113,8 @@ void check_watching(const Options& o) {
   if (o.sample_tokens > 0 && o.sample_prompt.empty()) {
     throw ConfigError("--sample-prompt is empty: a sample needs a token to go on from");
   }
-  require_positive("io-timeout", o.io_timeout);
-  require_positive("comm-timeout", o.comm_timeout);
+  require_within("io-timeout", o.io_timeout, kTimeoutMinS, kTimeoutMaxS);
+  require_within("comm-timeout", o.comm_timeout, kTimeoutMinS, kTimeoutMaxS);
 }
 
 }  // namespace
