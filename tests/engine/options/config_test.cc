@@ -1,7 +1,11 @@
 // Config files as text: both syntaxes, quoting, comments, and errors with their line.
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "engine/options/config_file.h"
+#include "engine/options/option_check.h"
+#include "engine/options/option_parse.h"
 #include "kernels/base/error.h"
 #include "tests/support/error_text.h"
 
@@ -71,6 +75,16 @@ TEST(ConfigFile, JsonErrorsNameTheFileAndKey) {
   EXPECT_PRED2(mentions, error_of("{\"lr\": 1, \"lr\": 2}"), "'lr' is given twice");
   EXPECT_PRED2(mentions, error_of("{\"optimizer\": {\"lr\": 1}}"), "the value of 'optimizer'");
   EXPECT_PRED2(mentions, error_of("{\"no_decay\": null}"), "the value of 'no_decay'");
+}
+
+TEST(ConfigFile, TheExamplesAreOptions) {
+  int examples = 0;
+  for (const auto& file : std::filesystem::directory_iterator(STRATA_SOURCE_DIR "/examples")) {
+    const Options options = parse_options("train", {"--config", file.path().string()});
+    EXPECT_NO_THROW(check_training_options(options)) << file.path();
+    ++examples;
+  }
+  EXPECT_GT(examples, 0);
 }
 
 TEST(ConfigFile, AMissingFileIsNamed) {
