@@ -2,6 +2,8 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <string_view>
+#include <utility>
 
 #include "engine/options/config_file.h"
 #include "engine/options/option_list.h"
@@ -71,6 +73,20 @@ void refuse_options_as_values(const std::vector<std::string>& arguments) {
   throw_error<ConfigError>("the options cannot be read: {}", text);
 }
 
+// Of each pair only one may be given: one on the command line wins over the other in the file too.
+constexpr std::pair<std::string_view, std::string_view> kRivals[] = {{"steps", "epochs"},
+                                                                     {"val-data", "val-fraction"}};
+
+void reset_rival(std::string_view name, Options& options) {
+  for (const auto& [one, other] : kRivals) {
+    if (name != one && name != other) continue;
+    const std::string_view rival = name == one ? other : one;
+    for (const OptionSpec& spec : option_list()) {
+      if (spec.name == rival) spec.set(options, spec.get(Options()));
+    }
+  }
+}
+
 }  // namespace
 
 Options parse_options(std::string_view command, const std::vector<std::string>& arguments) {
@@ -97,6 +113,9 @@ Options parse_options(std::string_view command, const std::vector<std::string>& 
 
   Options options;
   for (const std::string& path : config->results()) apply_config_file(path, command, options);
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    if (given[i]->count() > 0) reset_rival(option_list()[i].name, options);
+  }
   for (std::size_t i = 0; i < given.size(); ++i) {
     if (given[i]->count() == 0) continue;
     const OptionSpec& spec = option_list()[i];

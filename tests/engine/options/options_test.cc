@@ -13,6 +13,7 @@
 #include "engine/options/option_parse.h"
 #include "kernels/base/error.h"
 #include "tests/support/error_text.h"
+#include "tests/support/temporary_folder.h"
 
 namespace strata::engine {
 namespace {
@@ -276,6 +277,18 @@ TEST(CountText, HasSeparatorsAndPlurals) {
   EXPECT_EQ(count_text(1, "step"), "1 step");
   EXPECT_EQ(count_text(6241, "step"), "6,241 steps");
   EXPECT_EQ(count_text(0, "pass", "passes"), "0 passes");
+}
+
+TEST(ParseOptions, TheCommandLineWinsOverARivalInTheFile) {
+  const test::TemporaryFolder folder;
+  const std::string file = folder.path("c.toml");
+  std::ofstream(file) << "steps = 5\nval-fraction = 0.1\n";
+  const Options options =
+      parse_options("train", {"--config", file, "--epochs", "2", "--val-data", "v.txt"});
+  EXPECT_EQ(options.steps, 0);
+  EXPECT_EQ(options.epochs, 2);
+  EXPECT_EQ(options.val_fraction, 0);
+  EXPECT_EQ(options.val_data, "v.txt");
 }
 
 TEST(OptionsSummary, ShowsWhatDiffersFromTheDefaults) {
