@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <regex>
 #include <string>
 #include <vector>
 
@@ -40,6 +41,13 @@ const auto factories = testing::Values(StorageFactory{
 INSTANTIATE_TEST_SUITE_P(File, StorageConformance, factories, storage_name);
 INSTANTIATE_TEST_SUITE_P(File, StorageConformanceDeathTest, factories, storage_name);
 
+// Others use the disk too: what is free may change from one look to the next.
+std::string without_free_bytes(const std::string& message) {
+  return std::regex_replace(message,
+                            std::regex("and [0-9.]+ [A-Za-z]+ \\([0-9]+ bytes\\) are free"),
+                            "and N bytes are free");
+}
+
 // What open_file_storage() says about a directory, which check_storage_directory() must say too.
 std::string refusal_of(const std::string& directory, std::int64_t bytes) {
   std::string opening;
@@ -54,7 +62,7 @@ std::string refusal_of(const std::string& directory, std::int64_t bytes) {
   } catch (const ConfigError& error) {
     checking = error.what();
   }
-  EXPECT_EQ(opening, checking);
+  EXPECT_EQ(without_free_bytes(opening), without_free_bytes(checking));
   EXPECT_EQ(opening.find('\n'), std::string::npos);
   EXPECT_NE(opening.find(directory), std::string::npos) << opening;
   return opening;
