@@ -106,6 +106,8 @@ struct Plan {
   // Per unit: whether it is gathered into a slot. Weights that live whole on the device are used
   // where they are.
   std::vector<std::uint8_t> gathered_units() const;
+  // Whether some state lives outside host memory, so that there are buffers to carry it.
+  bool stages_state() const { return weight_staging_slots > 0; }
   // Turns that activation records are loaded ahead of their use.
   int record_lookahead() const { return prefetch > 0 ? 1 : 0; }
   std::int64_t nvme_read_bytes() const;  // of a step

@@ -20,6 +20,14 @@ models::Gpt2Head head_of(const Gpt2Shape& shape) {
 
 }  // namespace
 
+WalkShape largest_walk(const Gpt2Shape& shape, const UnitIndex& units) {
+  return {.layers = static_cast<int>(shape.config.layers),
+          .token_chunks = static_cast<int>(units.token_chunks.size()),
+          .micro_batches = shape.micro_batches_max,
+          .micro_batches_max = shape.micro_batches_max,
+          .recompute = shape.recompute};
+}
+
 std::int64_t block_input_bytes(const Gpt2Shape& shape) {
   return round_up(shape.micro_batch.rows() * shape.config.hidden * bytes_of(shape.precision),
                   Device::kAlignmentBytes);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "engine/plan/model_walk.h"
 #include "kernels/base/dtype.h"
 #include "kernels/ops/cpu_ops.h"
 #include "models/gpt2_block.h"
@@ -20,6 +21,9 @@ struct Gpt2Shape {
   int micro_batches_max = 1;  // of a pass
   bool recompute = true;
 };
+
+// The walk of the largest pass.
+WalkShape largest_walk(const Gpt2Shape& shape, const UnitIndex& units);
 
 // The input of a block for one micro-batch, (B·T, C), as a record starts with it.
 std::int64_t block_input_bytes(const Gpt2Shape& shape);

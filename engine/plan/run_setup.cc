@@ -65,16 +65,12 @@ ops::CpuOpsLimits op_limits(const RunSetup& setup) {
 std::vector<PlannedBuffer> fixed_buffers(const RunSetup& setup,
                                          comm::Communicator::StagingBytes comm_staging) {
   std::vector<PlannedBuffer> buffers = pass_buffers(setup.shape);
-  const std::int64_t tokens = setup.batch.micro_batches_max() * setup.shape.micro_batch.rows();
-  const std::int64_t token_bytes = 2 * tokens * static_cast<std::int64_t>(sizeof(std::int32_t));
-  const std::int64_t result_bytes =
-      Device::kAlignmentBytes + setup.model.vocabulary * static_cast<std::int64_t>(sizeof(float));
   const std::vector<PlannedBuffer> more = {
       {Tier::device, "op scratch", ops::cpu_ops_scratch_bytes(setup.op_limits, setup.threads)},
-      {Tier::device, kTokensTag, token_bytes},
-      {Tier::host, kTokensTag, token_bytes},
-      {Tier::device, kResultsTag, result_bytes},
-      {Tier::host, kResultsTag, result_bytes},
+      {Tier::device, kTokensTag, setup.batch.token_bytes()},
+      {Tier::host, kTokensTag, setup.batch.token_bytes()},
+      {Tier::device, kResultsTag, results_bytes(setup.model)},
+      {Tier::host, kResultsTag, results_bytes(setup.model)},
       {Tier::device, "collective staging", comm_staging.device},
       {Tier::host, "collective staging", comm_staging.host}};
   buffers.insert(buffers.end(), more.begin(), more.end());
@@ -123,13 +119,7 @@ offload::PlanInput plan_input(const RunSetup& setup,
   input.prefetch = static_cast<int>(
       std::min<std::int64_t>(options.prefetch, static_cast<std::int64_t>(units.uses.size())));
   input.forward_uses = units.forward_uses;
-  WalkShape shape;
-  shape.layers = static_cast<int>(setup.model.layers);
-  shape.token_chunks = static_cast<int>(setup.index.token_chunks.size());
-  shape.micro_batches = setup.shape.micro_batches_max;
-  shape.micro_batches_max = setup.shape.micro_batches_max;
-  shape.recompute = setup.shape.recompute;
-  RecordWalk records = record_walk(shape, WalkKind::training);
+  RecordWalk records = record_walk(largest_walk(setup.shape, setup.index), WalkKind::training);
   input.record_walk = std::move(records.accesses);
   input.backward_turn = records.backward_turn;
   input.record_bytes = record_bytes(setup.shape);
@@ -185,6 +175,10 @@ RunSetup resolve(const Options& options, const comm::Topology& topology,
 }
 
 }  // namespace
+
+std::int64_t results_bytes(const models::Gpt2Config& model) {
+  return Device::kAlignmentBytes + model.vocabulary * bytes_of(Dtype::f32);
+}
 
 RunSetup make_run_setup(const Options& options, const comm::Topology& topology,
                         comm::Communicator::StagingBytes comm_staging) {

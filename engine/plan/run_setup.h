@@ -56,5 +56,7 @@ RunSetup make_run_setup(const Options& options, const comm::Topology& topology,
 // Tags of the buffers that Trainer reserves besides those of offload/ and Gpt2Pass.
 inline constexpr const char* kTokensTag = "tokens";
 inline constexpr const char* kResultsTag = "results";
+// The loss sum f64, aligned, and the logits (V) f32 of a sample.
+std::int64_t results_bytes(const models::Gpt2Config& model);
 
 }  // namespace strata::engine

@@ -53,10 +53,9 @@ void check_outputs(const Options& options, const comm::Communicator& comm) {
 
 Prepared prepare(const Options& options, const comm::Communicator& comm) {
   Prepared prepared;
-  const models::Gpt2Config model = models::parse_gpt2(options.model);
-  prepared.data =
-      open_training_data(options, model.vocabulary, options.seq_len.value_or(model.context));
   prepared.setup = make_run_setup(options, comm.topology(), comm.staging_bytes());
+  prepared.data =
+      open_training_data(options, prepared.setup.model.vocabulary, prepared.setup.batch.seq_len);
   learning_rates(options, step_count(prepared.setup, prepared.data));  // refuses a long --warmup
   check_storage(prepared.setup);
   check_outputs(options, comm);

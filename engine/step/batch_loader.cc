@@ -11,9 +11,9 @@ namespace strata::engine {
 BatchLoader::BatchLoader(const BatchLayout& layout, Device& device, Stream& compute)
     : layout_(layout),
       compute_(compute),
-      rows_max_(layout.micro_batches_max() * layout.micro_batch * layout.seq_len),
-      device_tokens_(device.allocate(kTokensTag, 2 * rows_max_ * 4)),
-      host_tokens_(device.allocate_pinned(kTokensTag, 2 * rows_max_ * 4)),
+      rows_max_(layout.step_rows_max()),
+      device_tokens_(device.allocate(kTokensTag, layout.token_bytes())),
+      host_tokens_(device.allocate_pinned(kTokensTag, layout.token_bytes())),
       window_(static_cast<std::size_t>(layout.seq_len + 1)) {
   batches_.reserve(static_cast<std::size_t>(layout.micro_batches_max()));
 }

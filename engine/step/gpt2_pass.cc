@@ -5,6 +5,7 @@
 #include "kernels/base/bytes.h"
 #include "kernels/base/error.h"
 #include "kernels/ops/embedding.h"
+#include "models/resident_unit.h"
 
 namespace strata::engine {
 
@@ -26,6 +27,7 @@ Gpt2Pass::Gpt2Pass(const Gpt2Shape& shape, std::vector<models::UnitSpec> units,
     : shape_(shape),
       units_(std::move(units)),
       index_(index_units(units_)),
+      walk_shape_(largest_walk(shape, index_)),
       plan_(plan),
       compute_(compute),
       weights_(weights),
@@ -37,12 +39,7 @@ Gpt2Pass::Gpt2Pass(const Gpt2Shape& shape, std::vector<models::UnitSpec> units,
       head_rows_bytes_(head_rows_bytes(shape)),
       head_rows_(
           device.allocate("head statistics", shape.micro_batches_max * head_rows_bytes(shape))),
-      workspace_(device.allocate("compute workspace", workspace_bytes(shape))) {
-  walk_shape_.layers = static_cast<int>(shape.config.layers);
-  walk_shape_.token_chunks = static_cast<int>(index_.token_chunks.size());
-  walk_shape_.micro_batches_max = shape.micro_batches_max;
-  walk_shape_.recompute = shape.recompute;
-}
+      workspace_(device.allocate("compute workspace", workspace_bytes(shape))) {}
 
 void Gpt2Pass::train(std::span<const MicroBatch> batches, PassOrder order, float scale,
                      double* loss_sum, offload::PendingUpdates* updates) {
@@ -126,8 +123,8 @@ void Gpt2Pass::embed(std::span<const MicroBatch> batches) {
   };
   {
     const Lease lease = weights_.acquire(index_.positions);
-    const Matrix positions = Matrix::dense(const_cast<std::byte*>(lease.data()), shape_.precision,
-                                           table(index_.positions).rows, hidden);
+    const Matrix positions =
+        models::read_only(lease.data(), shape_.precision, table(index_.positions).rows, hidden);
     for (std::size_t j = 0; j < batches.size(); ++j) {
       ops::position_embedding_forward(compute_, hidden_state(j), positions,
                                       batches[j].batch.tokens);
@@ -136,8 +133,8 @@ void Gpt2Pass::embed(std::span<const MicroBatch> batches) {
   }
   for (const int chunk : index_.token_chunks) {
     const Lease lease = weights_.acquire(chunk);
-    const Matrix rows = Matrix::dense(const_cast<std::byte*>(lease.data()), shape_.precision,
-                                      table(chunk).rows, hidden);
+    const Matrix rows =
+        models::read_only(lease.data(), shape_.precision, table(chunk).rows, hidden);
     for (std::size_t j = 0; j < batches.size(); ++j) {
       ops::token_embedding_forward(compute_, hidden_state(j), batches[j].tokens, rows,
                                    table(chunk).first_row);

@@ -83,9 +83,9 @@ class Gpt2Pass {
   const models::TensorSpec& table(int unit) const { return this->unit(unit).tensors[0]; }
 
   Gpt2Shape shape_;
-  WalkShape walk_shape_;
   std::vector<models::UnitSpec> units_;
   UnitIndex index_;
+  WalkShape walk_shape_;
   const offload::Plan& plan_;
   Stream& compute_;
   offload::WeightStreamer& weights_;

@@ -51,7 +51,7 @@ GradientStore::GradientStore(offload::StateStore& store, Device& device, WorkerS
       staging.rounded = device.allocate_pinned("gradient staging", shard * 2);
     }
   }
-  if (plan_.weight_staging_slots == 0) return;  // everything is in host memory
+  if (!plan_.stages_state()) return;
   copies_ = device.make_stream("grad copy");
   partial_ = device.allocate_pinned("gradient staging", shard * 4);
 }
@@ -102,14 +102,12 @@ void GradientStore::landed(const Contribution& contribution) {
   float* values = staging.values.as<float>();
   if (resident(unit)) {
     float* const sum = store_.host(unit, StateKind::gradients).as<float>();
-    if (!contribution.first) {
-      for_tiles(workers_, elements(unit), [&](std::int64_t first, std::int64_t count) {
-        optim::accumulate(piece(sum, first, count), piece(values, first, count), isa_);
-      });
-    }
+    if (!contribution.first) accumulate(unit, sum, values);
     values = sum;
   } else if (!contribution.first) {
-    add_partial(unit, values);
+    partial_reads_.wait();
+    if (copies_ != nullptr) copies_->synchronize();
+    accumulate(unit, values, partial_.as<float>());
   }
   if (contribution.last) {
     finish_gradient(unit, staging, values);
@@ -118,12 +116,9 @@ void GradientStore::landed(const Contribution& contribution) {
   }
 }
 
-void GradientStore::add_partial(int unit, float* values) {
-  partial_reads_.wait();
-  if (copies_ != nullptr) copies_->synchronize();
-  const float* const partial = partial_.as<float>();
+void GradientStore::accumulate(int unit, float* sum, const float* addend) {
   for_tiles(workers_, elements(unit), [&](std::int64_t first, std::int64_t count) {
-    optim::accumulate(piece(values, first, count), piece(partial, first, count), isa_);
+    optim::accumulate(piece(sum, first, count), piece(addend, first, count), isa_);
   });
 }
 

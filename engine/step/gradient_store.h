@@ -50,7 +50,7 @@ class GradientStore final : public offload::GradientConsumer {
     io::IoGroup writes;
   };
   bool resident(int unit) const;
-  void add_partial(int unit, float* values);
+  void accumulate(int unit, float* sum, const float* addend);
   void read_partial(int unit);
   void keep_partial(int unit, Staging& staging, const float* values);
   void finish_gradient(int unit, Staging& staging, float* values);

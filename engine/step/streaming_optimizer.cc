@@ -51,7 +51,7 @@ StreamingOptimizer::StreamingOptimizer(const OptimizerParts& parts, std::vector<
   first_chunk_.push_back(chunks_.size());
   applied_ = order_.size();
   if (tracer_ != nullptr) track_ = tracer_->add_track("optimizer");
-  if (plan_.weight_staging_slots == 0) return;  // everything is in host memory
+  if (!plan_.stages_state()) return;
   copies_ = parts.device.make_stream("opt copy");
   for (Buffer& buffer : ring_) {
     buffer.memory =
@@ -68,7 +68,7 @@ std::int64_t StreamingOptimizer::bytes_of_kind(StateKind kind) const {
 }
 
 AlignedSpan StreamingOptimizer::scratch() const {
-  return plan_.weight_staging_slots == 0 ? AlignedSpan() : ring_[0].memory.span();
+  return plan_.stages_state() ? ring_[0].memory.span() : AlignedSpan();
 }
 
 void StreamingOptimizer::begin_step(const optim::AdamStep& step) {
@@ -116,7 +116,7 @@ void StreamingOptimizer::issue_ahead() {
 }
 
 void StreamingOptimizer::issue(std::size_t index) {
-  if (plan_.weight_staging_slots == 0) return;
+  if (!plan_.stages_state()) return;
   const Chunk& chunk = chunks_[index];
   Buffer& buffer = ring_[index % ring_.size()];
   buffer.writes.wait();
@@ -165,7 +165,7 @@ StreamingOptimizer::Pointers StreamingOptimizer::locate(std::size_t index) const
 void StreamingOptimizer::update(std::size_t index, std::byte* weights, const std::byte* gradient) {
   const Chunk& chunk = chunks_[index];
   Buffer& buffer = ring_[index % ring_.size()];
-  if (plan_.weight_staging_slots > 0) {
+  if (plan_.stages_state()) {
     buffer.reads.wait();
     buffer.copied_in->synchronize();
   }
@@ -254,7 +254,7 @@ bool StreamingOptimizer::adam_range(const Pointers& at, std::int64_t first, std:
 }
 
 void StreamingOptimizer::finish() {
-  if (plan_.weight_staging_slots == 0) return;
+  if (!plan_.stages_state()) return;
   for (Buffer& buffer : ring_) {
     buffer.writes.wait();
     buffer.copied_out->synchronize();

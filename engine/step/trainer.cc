@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <exception>
 
 #include "kernels/base/bytes.h"
@@ -20,10 +19,6 @@ constexpr std::int64_t kSkippedInARowMax = 20;
 std::vector<int> update_order(const RunSetup& setup) {
   return setup.plan.update == UpdateTime::deferred ? first_use_order(setup.index)
                                                    : gradient_order(setup.index);
-}
-
-std::int64_t results_bytes(const RunSetup& setup) {
-  return Device::kAlignmentBytes + setup.model.vocabulary * 4;
 }
 
 }  // namespace
@@ -46,10 +41,10 @@ Trainer::Trainer(const RunSetup& setup, const TrainerParts& parts)
       pass_(setup.shape, setup.units, setup.plan, parts.device, *compute_, weights_, activations_,
             gradients_),
       loader_(setup.batch, parts.device, *compute_),
-      results_(parts.device.allocate(kResultsTag, results_bytes(setup))),
-      host_results_(parts.device.allocate_pinned(kResultsTag, results_bytes(setup))),
+      results_(parts.device.allocate(kResultsTag, results_bytes(setup.model))),
+      host_results_(parts.device.allocate_pinned(kResultsTag, results_bytes(setup.model))),
       access_(store_, parts.device, optimizer_.scratch()),
-      gathered_(static_cast<std::size_t>(setup.topology.world_size) * sizeof(Totals)),
+      gathered_(static_cast<std::size_t>(setup.topology.world_size)),
       padded_tokens_(static_cast<std::size_t>(setup.batch.seq_len)) {
   initialise_state(access_, store_, parts.workers, setup.units, setup.options.seed,
                    setup.topology.rank);
@@ -175,12 +170,10 @@ double Trainer::read_loss_sum() {
 
 // Every rank adds the same numbers in rank order, so every rank decides alike.
 Trainer::Totals Trainer::sum_over_ranks(const Totals& mine) {
-  parts_.comm.all_gather_host(std::as_bytes(std::span(&mine, 1)), gathered_);
+  parts_.comm.all_gather_host(std::as_bytes(std::span(&mine, 1)),
+                              std::as_writable_bytes(std::span(gathered_)));
   Totals total{0, 0, 0};
-  for (int r = 0; r < setup_.topology.world_size; ++r) {
-    Totals each;
-    std::memcpy(&each, gathered_.data() + static_cast<std::size_t>(r) * sizeof(Totals),
-                sizeof(Totals));
+  for (const Totals& each : gathered_) {
     total.loss_sum += each.loss_sum;
     total.square_sum += each.square_sum;
     total.finite += each.finite;

@@ -108,7 +108,7 @@ class Trainer {
   DeviceBuffer results_;  // loss sum f64 | logits (V) f32
   PinnedBuffer host_results_;
   StateAccess access_;
-  std::vector<std::byte> gathered_;
+  std::vector<Totals> gathered_;  // of every rank
   std::vector<std::int32_t> padded_tokens_;
   std::int64_t adam_steps_ = 0;
   std::int64_t skipped_in_a_row_ = 0;

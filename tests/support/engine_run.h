@@ -130,6 +130,18 @@ inline void write_text(const std::string& path, int bytes) {
   std::ofstream(path, std::ios::binary) << text;
 }
 
+// A run on folder/text.txt, with its state in the folder and the same budget for device and host.
+inline engine::Options small_run(const TemporaryFolder& folder, const char* model,
+                                 std::int64_t budget_bytes) {
+  engine::Options options;
+  options.model = model;
+  options.data = folder.path("text.txt");
+  options.nvme = folder.path();
+  options.device_memory = budget_bytes;
+  options.host_memory = budget_bytes;
+  return options;
+}
+
 // Headerless uint16 tokens below `vocabulary`.
 inline void write_tokens(const std::string& path, int tokens, std::uint32_t vocabulary) {
   std::ofstream file(path, std::ios::binary);

@@ -32,13 +32,8 @@ class Reservation : public ::testing::Test {
   Reservation() { write_text(folder_.path("text.txt"), 8000); }
 
   Options options(const Case& test) const {
-    Options options;
-    options.model = "gpt2:layers=3,hidden=48,heads=3,context=32";
-    options.data = folder_.path("text.txt");
+    Options options = small_run(folder_, "gpt2:layers=3,hidden=48,heads=3,context=32", 48 * kMiB);
     options.val_fraction = 0.2;
-    options.nvme = folder_.path();
-    options.device_memory = 48 * kMiB;
-    options.host_memory = 48 * kMiB;
     options.global_batch = 8;
     options.micro_batch = 2;
     options.chunk_size = 64 * kKiB;

@@ -39,12 +39,7 @@ class Allocation : public ::testing::TestWithParam<Case> {
 
   Options options() const {
     const Case& test = GetParam();
-    Options options;
-    options.model = "gpt2:layers=3,hidden=48,heads=3,context=32";
-    options.data = folder_.path("text.txt");
-    options.nvme = folder_.path();
-    options.device_memory = 48 * kMiB;
-    options.host_memory = 48 * kMiB;
+    Options options = small_run(folder_, "gpt2:layers=3,hidden=48,heads=3,context=32", 48 * kMiB);
     options.global_batch = 5;
     options.micro_batch = 2;
     options.chunk_size = 64 * kKiB;

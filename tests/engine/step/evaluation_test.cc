@@ -23,13 +23,8 @@ class Evaluation : public ::testing::TestWithParam<const char*> {  // --place
 
   // The optimizer is deferred: the defaults clip.
   Options options() const {
-    Options options;
-    options.model = "gpt2:layers=2,hidden=32,heads=2,context=16";
-    options.data = folder_.path("text.txt");
+    Options options = small_run(folder_, "gpt2:layers=2,hidden=32,heads=2,context=16", 32 * kMiB);
     options.val_fraction = 0.2;
-    options.nvme = folder_.path();
-    options.device_memory = 32 * kMiB;
-    options.host_memory = 32 * kMiB;
     options.place = GetParam();
     options.activations = "host";
     options.global_batch = 3;

@@ -17,13 +17,8 @@ class Fault : public ::testing::TestWithParam<double> {  // --clip-norm: deferre
   Fault() { write_text(folder_.path("text.txt"), 8000); }
 
   Options options() const {
-    Options options;
-    options.model = "gpt2:layers=2,hidden=32,heads=2,context=16";
-    options.data = folder_.path("text.txt");
+    Options options = small_run(folder_, "gpt2:layers=2,hidden=32,heads=2,context=16", 32 * kMiB);
     options.val_fraction = 0.2;
-    options.nvme = folder_.path();
-    options.device_memory = 32 * kMiB;
-    options.host_memory = 32 * kMiB;
     options.place = "all=nvme";
     options.activations = "nvme";
     options.global_batch = 3;
