@@ -54,12 +54,15 @@ class FaultStorage final : public Storage {
     queue(Operation::write, offset_bytes, source, group);
   }
 
+  void flush(IoGroup& group) override { under_->flush(group); }
+
   std::int64_t capacity_bytes() const override { return under_->capacity_bytes(); }
   std::int64_t alignment_bytes() const override { return under_->alignment_bytes(); }
   std::string description() const override {
     return fmt::format("faults of seed {} on {}", rules_.seed, under_->description());
   }
-  StorageTraffic traffic() const override { return under_->traffic(); }
+  std::string device_path(int /*device*/) const override { return description(); }
+  StorageTraffic device_traffic(int /*device*/) const override { return under_->traffic(); }
 
  private:
   struct Request {

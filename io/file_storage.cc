@@ -2,9 +2,9 @@
 
 #include <utility>
 
-#include "io/ring_storage.h"
+#include "io/engine_storage.h"
 #include "io/scratch_file.h"
-#include "io/uring.h"
+#include "io/uring_engine.h"
 #include "kernels/base/bytes.h"
 #include "kernels/base/error.h"
 
@@ -13,7 +13,7 @@ namespace strata::io {
 std::unique_ptr<Storage> open_file_storage(const FileStorageOptions& options, Tracer* tracer) {
   STRATA_CHECK(options.capacity_bytes > 0 && options.queue_depth > 0);
   ScratchFile file(options.directory);
-  RingStorageOptions ring_options{
+  EngineStorageOptions engine_options{
       .description = fmt::format("io_uring, {}, {}, queue depth {}", file.path(),
                                  format_bytes(options.capacity_bytes), options.queue_depth),
       .path = file.path(),
@@ -22,9 +22,10 @@ std::unique_ptr<Storage> open_file_storage(const FileStorageOptions& options, Tr
       .request_bytes_max = options.request_bytes_max,
       .queue_depth = options.queue_depth,
       .timeout = options.timeout};
-  file.preallocate(ring_options.capacity_bytes);
-  auto ring = std::make_unique<Uring>(std::move(file), options.queue_depth, options.timeout);
-  return std::make_unique<RingStorage>(std::move(ring_options), std::move(ring), tracer);
+  file.preallocate(engine_options.capacity_bytes);
+  auto engine =
+      std::make_unique<UringEngine>(std::move(file), options.queue_depth, options.timeout);
+  return std::make_unique<EngineStorage>(std::move(engine_options), std::move(engine), tracer);
 }
 
 std::int64_t check_storage_directory(const std::string& directory, std::int64_t needed_bytes) {

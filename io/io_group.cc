@@ -42,4 +42,14 @@ void IoGroup::wait_idle(std::unique_lock<std::mutex>& lock) {
   changed_.wait(lock, [&] { return pending_ == 0; });
 }
 
+StorageTraffic Storage::traffic() const {
+  StorageTraffic total;
+  for (int device = 0; device < devices(); ++device) {
+    const StorageTraffic one = device_traffic(device);
+    total.read_bytes += one.read_bytes;
+    total.written_bytes += one.written_bytes;
+  }
+  return total;
+}
+
 }  // namespace strata::io

@@ -34,6 +34,11 @@ class MemoryStorage final : public Storage {
     group.complete(nullptr);
   }
 
+  void flush(IoGroup& group) override {
+    group.add();
+    group.complete(nullptr);
+  }
+
   std::int64_t capacity_bytes() const override { return capacity_bytes_; }
   std::int64_t alignment_bytes() const override {
     return kPageBytes;
@@ -41,7 +46,8 @@ class MemoryStorage final : public Storage {
   std::string description() const override {
     return fmt::format("memory, {}", format_bytes(capacity_bytes_));
   }
-  StorageTraffic traffic() const override {
+  std::string device_path(int /*device*/) const override { return description(); }
+  StorageTraffic device_traffic(int /*device*/) const override {
     return {read_bytes_.load(std::memory_order_relaxed),
             written_bytes_.load(std::memory_order_relaxed)};
   }

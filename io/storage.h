@@ -63,12 +63,24 @@ class Storage {
 
   virtual void read(std::int64_t offset_bytes, AlignedSpan destination, IoGroup& group) = 0;
   virtual void write(std::int64_t offset_bytes, AlignedSpan source, IoGroup& group) = 0;
+  // Makes durable what was written by requests that have completed.
+  virtual void flush(IoGroup& group) = 0;
+
+  // A hint: transfers will lie in this memory, which must outlive the storage. Not while requests
+  // are in flight.
+  virtual void register_memory(AlignedSpan /*memory*/) {}
 
   virtual std::int64_t capacity_bytes() const = 0;
   virtual std::int64_t alignment_bytes() const = 0;
   virtual std::string description() const = 0;  // for people: engine, path, depth
-  // Bytes of completed requests since construction.
-  virtual StorageTraffic traffic() const = 0;
+
+  // The drives, or whatever stands for one, that the storage is spread over.
+  virtual int devices() const { return 1; }
+  // The directory or file of a device: for errors, reports and the ledger.
+  virtual std::string device_path(int device) const = 0;
+  // Bytes of completed requests since construction, of a device or of all.
+  virtual StorageTraffic device_traffic(int device) const = 0;
+  StorageTraffic traffic() const;
 };
 
 }  // namespace strata::io

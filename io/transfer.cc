@@ -28,6 +28,7 @@ Transfer::Piece Transfer::rest() const {
 }
 
 Transfer::Next Transfer::on_result(std::int64_t result) {
+  if (operation_ == Operation::flush && result == 0) return Next::done;
   if (result == -EINTR || result == -EAGAIN) return Next::retry;
   if (result < 0) {
     error_number_ = static_cast<int>(-result);

@@ -16,10 +16,19 @@
 
 namespace strata::io {
 
-enum class Operation : std::uint8_t { read, write };
+// flush: everything written and completed before becomes durable; it has no bytes.
+enum class Operation : std::uint8_t { read, write, flush };
 
 constexpr const char* name_of(Operation operation) {
-  return operation == Operation::read ? "read" : "write";
+  switch (operation) {
+    case Operation::read:
+      return "read";
+    case Operation::write:
+      return "write";
+    case Operation::flush:
+      return "flush";
+  }
+  return "";
 }
 
 // "write PATH at offset O, N bytes: REASON"

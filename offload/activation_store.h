@@ -81,7 +81,7 @@ class ActivationStore {
   std::size_t loaded_ = 0;  // accesses the loader has dealt with
   int turn_ = 0;            // the turn that is open
 
-  io::IoGroup load_io_;
+  VerifiedReads load_io_;
   io::IoGroup store_io_;
   TaskThread loader_;
   TaskThread storer_;

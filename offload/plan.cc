@@ -68,6 +68,7 @@ class Planner {
     plan_.update = input_.update;
     plan_.passes = input_.passes;
     plan_.prefetch = input_.prefetch;
+    plan_.block_elements = input_.block_elements;
     plan_.record_bytes = input_.record_bytes;
     plan_.device_memory_bytes = input_.device_memory_bytes;
     plan_.host_memory_bytes = input_.host_memory_bytes;
@@ -210,6 +211,10 @@ std::int64_t Plan::total_bytes(Tier tier) const {
 std::int64_t Plan::shard_bytes(const UnitPlan& unit, StateKind kind) const {
   return unit.shard_elements *
          (kind == StateKind::gradients ? unit.gradient_element_bytes : element_bytes(kind, dtypes));
+}
+
+std::int64_t Plan::block_bytes(StateKind kind) const {
+  return state_bytes(kind, dtypes, block_elements, block_elements);
 }
 
 std::vector<std::uint8_t> Plan::gathered_units() const {

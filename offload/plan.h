@@ -24,6 +24,7 @@ struct UnitSize {
   std::string name;
   std::int64_t elements = 0;
   int gradient_contributions = 1;  // per pass: 2 for a tied table
+  bool frozen = false;             // never updated: no gradient, no moments
 };
 
 struct PlannedBuffer {
@@ -44,7 +45,8 @@ struct PlanInput {
   std::int64_t device_memory_bytes = 0;
   std::int64_t host_memory_bytes = 0;  // of this rank
   int prefetch = 2;
-  std::int64_t chunk_elements = 1 << 20;  // of one optimizer transfer
+  std::int64_t chunk_elements = 1 << 20;  // of one optimizer transfer; rounded to whole blocks
+  std::int64_t block_elements = kBlockElements;
   std::vector<int> uses;                  // units in the order one pass gathers them
   std::int64_t forward_uses = 0;          // how many of them belong to the forward
   std::vector<RecordAccess> record_walk;  // of one pass
@@ -57,6 +59,7 @@ struct UnitPlan {
   std::string name;
   std::int64_t elements = 0;
   std::int64_t shard_elements = 0;  // one rank's, padded
+  bool frozen = false;
   std::array<Tier, kStateKinds> tiers{};
   std::int64_t gradient_element_bytes = 0;  // as stored between contributions
   Tier tier(StateKind kind) const { return tiers[static_cast<std::size_t>(kind)]; }
@@ -89,7 +92,8 @@ struct Plan {
   int weight_slots = 0;
   int weight_staging_slots = 0;        // 0: no unit needs staging
   std::int64_t unit_elements_max = 0;  // padded, all ranks' shards
-  std::int64_t chunk_elements = 0;
+  std::int64_t chunk_elements = 0;     // whole blocks, or the longest shard
+  std::int64_t block_elements = kBlockElements;
   Tier activations = Tier::device;
   std::vector<std::int64_t> record_bytes;
   std::vector<ScheduledAccess> accesses;  // of one pass; empty when activations is device
@@ -103,6 +107,8 @@ struct Plan {
   std::int64_t total_bytes(Tier tier) const;
   // Of one state of this rank's shard, as stored.
   std::int64_t shard_bytes(const UnitPlan& unit, StateKind kind) const;
+  // Of one checksummed block of a state; gradients: of a final one.
+  std::int64_t block_bytes(StateKind kind) const;
   // Per unit: whether it is gathered into a slot. Weights that live whole on the device are used
   // where they are.
   std::vector<std::uint8_t> gathered_units() const;

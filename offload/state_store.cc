@@ -5,7 +5,7 @@
 
 namespace strata::offload {
 
-StateStore::StateStore(const Plan& plan, Device& device, io::Storage* storage)
+StateStore::StateStore(const Plan& plan, Device& device, io::Storage* storage, WorkerSet&)
     : plan_(plan), storage_(storage), offsets_(plan.units.size()) {
   std::int64_t nvme_bytes = 0;
   for (int k = 0; k < kStateKinds; ++k) {
@@ -45,9 +45,9 @@ std::byte* StateStore::device(int unit, StateKind kind) const {
 }
 
 void StateStore::read(int unit, StateKind kind, std::int64_t offset_bytes, AlignedSpan destination,
-                      io::IoGroup& group) {
+                      VerifiedReads& reads) {
   STRATA_CHECK(tier(unit, kind) == Tier::nvme);
-  storage_->read(offset(unit, kind) + offset_bytes, destination, group);
+  storage_->read(offset(unit, kind) + offset_bytes, destination, reads.transfers_);
 }
 
 void StateStore::write(int unit, StateKind kind, std::int64_t offset_bytes, AlignedSpan source,
@@ -56,12 +56,22 @@ void StateStore::write(int unit, StateKind kind, std::int64_t offset_bytes, Alig
   storage_->write(offset(unit, kind) + offset_bytes, source, group);
 }
 
-void StateStore::read_record(int record, AlignedSpan destination, io::IoGroup& group) {
-  storage_->read(record_offsets_[static_cast<std::size_t>(record)], destination, group);
+void StateStore::read_record(int record, AlignedSpan destination, VerifiedReads& reads) {
+  storage_->read(record_offsets_[static_cast<std::size_t>(record)], destination, reads.transfers_);
 }
 
 void StateStore::write_record(int record, AlignedSpan source, io::IoGroup& group) {
   storage_->write(record_offsets_[static_cast<std::size_t>(record)], source, group);
 }
+
+void VerifiedReads::wait() { transfers_.wait(); }
+
+void StateStore::register_memory(AlignedSpan memory) {
+  if (storage_ != nullptr) storage_->register_memory(memory);
+}
+
+KindTraffic StateStore::traffic() const { return {}; }
+
+std::int64_t checksum_bytes(const Plan&) { return 0; }
 
 }  // namespace strata::offload

@@ -1,10 +1,18 @@
 // StateStore: this rank's shards of every state, each on the tier the plan gave it.
 //
 // Device and host states are resident in one buffer per kind; NVMe states are extents of the rank's
-// Storage. Every shard is a whole number of pages long, on every tier. Activation records of the
-// NVMe tier have their extents here too. Thread contract: addresses are fixed after construction;
-// transfers are as thread-safe as Storage. Whoever reads a range has waited for the last write of
-// it. Not here yet: names, slots and checksums of a store that outlives the run.
+// Storage, and so are the activation records of the NVMe tier. Every shard is a whole number of
+// pages long, on every tier.
+//
+// What is written to NVMe gets a checksum per block (XXH3, seeded with the block's place), kept in
+// host memory apart from the data; what is read is checked against it when it is waited for
+// (VerifiedReads). So bytes that changed on the drive, a write that was lost and one that went to
+// another place end the run with an error that names them. Checksums are computed by the workers.
+// A transfer covers whole blocks, or goes to the end of what was last written.
+//
+// Thread contract: addresses are fixed after construction; transfers are as thread-safe as Storage.
+// Whoever reads a range has waited for the last write of it. Nothing here allocates after
+// construction.
 #pragma once
 
 #include <array>
@@ -12,16 +20,24 @@
 #include <vector>
 
 #include "io/storage.h"
+#include "kernels/base/worker_set.h"
 #include "kernels/device/device.h"
 #include "offload/plan.h"
+#include "offload/verified_reads.h"
 
 namespace strata::offload {
+
+// Bytes moved between memory and NVMe for one kind of state, or for activations.
+struct KindTraffic {
+  std::array<io::StorageTraffic, kStateKinds> states;
+  io::StorageTraffic activations;
+};
 
 class StateStore {
  public:
   // `storage` may be null when the plan keeps nothing on NVMe. Reserves everything; throws
   // OutOfBudget.
-  StateStore(const Plan& plan, Device& device, io::Storage* storage);
+  StateStore(const Plan& plan, Device& device, io::Storage* storage, WorkerSet& workers);
 
   const Plan& plan() const { return plan_; }
   const UnitPlan& unit(int unit) const { return plan_.units[static_cast<std::size_t>(unit)]; }
@@ -33,12 +49,18 @@ class StateStore {
 
   // NVMe tier only; bytes within the shard.
   void read(int unit, StateKind kind, std::int64_t offset_bytes, AlignedSpan destination,
-            io::IoGroup& group);
+            VerifiedReads& reads);
   void write(int unit, StateKind kind, std::int64_t offset_bytes, AlignedSpan source,
              io::IoGroup& group);
 
-  void read_record(int record, AlignedSpan destination, io::IoGroup& group);
+  void read_record(int record, AlignedSpan destination, VerifiedReads& reads);
   void write_record(int record, AlignedSpan source, io::IoGroup& group);
+
+  // For memory that transfers will lie in (see Storage::register_memory).
+  void register_memory(AlignedSpan memory);
+
+  // Since construction; of what was submitted.
+  KindTraffic traffic() const;
 
  private:
   std::int64_t offset(int unit, StateKind kind) const {
@@ -52,5 +74,9 @@ class StateStore {
       offsets_;  // in the buffer or storage of a tier
   std::vector<std::int64_t> record_offsets_;
 };
+
+// Host memory for the checksums of everything that the plan could keep on NVMe; a planned buffer,
+// tag "checksums".
+std::int64_t checksum_bytes(const Plan& plan);
 
 }  // namespace strata::offload

@@ -30,6 +30,11 @@ std::int64_t element_bytes(StateKind kind, StateDtypes dtypes) {
   STRATA_CHECK(false);
 }
 
+std::int64_t state_bytes(StateKind kind, StateDtypes dtypes, std::int64_t elements,
+                         std::int64_t /*block_elements*/) {
+  return elements * element_bytes(kind, dtypes);
+}
+
 Tier parse_tier(std::string_view text) {
   for (const Tier tier : {Tier::device, Tier::host, Tier::nvme}) {
     if (text == name_of(tier)) return tier;

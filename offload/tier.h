@@ -20,13 +20,28 @@ enum class StateKind : std::uint8_t { weights, remainder, moment1, moment2, grad
 inline constexpr int kStateKinds = 5;
 const char* name_of(StateKind kind);
 
-// Dtypes that decide how many bytes an element of each kind takes.
+// What decides how many bytes each kind takes.
 struct StateDtypes {
   Dtype weights = Dtype::bf16;   // bf16: split master; f32: the weight is the master
   Dtype gradients = Dtype::f32;  // of final gradients
+  MomentFormat moments = MomentFormat::f32;
+  int moment_count = 2;  // 1: the optimizer has no second moment (Lion)
 };
-// Bytes per element; 0 where the kind does not exist.
+// Bytes per element; 0 where the kind does not exist. Not for moments in int8, whose scales take a
+// fraction of a byte: see state_bytes().
 std::int64_t element_bytes(StateKind kind, StateDtypes dtypes);
+
+// The elements of one state that one checksum covers, and of which transfers are made (whole
+// blocks, or up to the end of the shard). Large enough that a block is a whole number of pages in
+// every format.
+inline constexpr std::int64_t kBlockElements = 1 << 18;
+
+// Bytes of `elements` consecutive elements of one kind, from a block's start on; a whole number of
+// pages when `elements` is a multiple of 4,096. In int8 each block is its codes, then its scales
+// (f32, one per 256 elements), padded to a page. Also the offset of element `elements` where that
+// starts a block. `block_elements`: kBlockElements, or in tests less, a multiple of 4,096.
+std::int64_t state_bytes(StateKind kind, StateDtypes dtypes, std::int64_t elements,
+                         std::int64_t block_elements = kBlockElements);
 
 // Where the user wants each kind; empty: the plan decides.
 struct Placement {

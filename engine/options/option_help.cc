@@ -44,14 +44,13 @@ void append_option(std::string& out, std::string_view name, std::string_view hin
 
 }  // namespace
 
-std::string options_help(std::string_view command, UsedBy command_kind) {
-  const bool trains = command_kind == UsedBy::train;
-  std::string out = fmt::format("usage: strata {} --model MODEL {}[--option VALUE ...]\n", command,
-                                trains ? "--data FILE " : "");
+std::string options_help(const CommandSyntax& command) {
+  std::string out = fmt::format("usage: strata {} {}{}[--option VALUE ...]\n", command.name,
+                                command.operands, command.operands.empty() ? "" : " ");
   const Options defaults;
   std::optional<OptionGroup> group;
   for (const OptionSpec& spec : option_list()) {
-    if (!trains && spec.used_by == UsedBy::train) continue;
+    if (!spec.used_by.contains(command.kind)) continue;
     if (group != spec.group) {
       group = spec.group;
       out += fmt::format("\n{}\n", title_of(spec.group));
@@ -66,7 +65,7 @@ std::string options_help(std::string_view command, UsedBy command_kind) {
                 "command line wins");
   append_option(out, "help", "", "Show this");
   out += "\nDefaults stand in brackets. Sizes read like 24GiB or 512MB.\n";
-  if (!trains) {
+  if (command.kind == CommandKind::plan) {
     out += "The other options of strata train may be given too, and change nothing here.\n";
   }
   return out;

@@ -9,7 +9,7 @@
 namespace strata::engine {
 
 // Help text of `command`, grouped, with defaults: of the options that it uses.
-std::string options_help(std::string_view command, UsedBy command_kind);
+std::string options_help(const CommandSyntax& command);
 
 // One "name = value" line per option that differs from its default.
 std::string options_summary(const Options& options);

@@ -7,11 +7,14 @@
 namespace strata::engine {
 namespace {
 
+const CommandSet kTrain = {CommandKind::train};
+const CommandSet kTrainAndPlan = {CommandKind::train, CommandKind::plan};
+
 class ListBuilder {
  public:
   // Of the options added from here on.
   void group(OptionGroup group) { group_ = group; }
-  void used_by(UsedBy used_by) { used_by_ = used_by; }
+  void used_by(CommandSet used_by) { used_by_ = used_by; }
 
   OptionSpec& add(std::string name, std::string help, OptionField field,
                   std::vector<std::string> aliases = {}) {
@@ -24,7 +27,7 @@ class ListBuilder {
 
  private:
   OptionGroup group_ = OptionGroup::model_data;
-  UsedBy used_by_ = UsedBy::train_and_plan;
+  CommandSet used_by_ = kTrainAndPlan;
   std::vector<OptionSpec> list_;
 };
 
@@ -52,8 +55,13 @@ void add_tiers(ListBuilder& list) {
            size_field(&Options::device_memory), {"gpu_memory"});
   list.add("host-memory", "Hard budget of pinned host memory per machine, divided over its ranks",
            size_field(&Options::host_memory), {"cpu_memory"});
-  list.add("nvme", "Directory for the state that fits no memory; without it, the folder of --run",
-           text_field("DIR", &Options::nvme), {"nvme_path"});
+  list.add("nvme",
+           "Directories for the state that fits no memory, one for each drive, with the bandwidth "
+           "of "
+           "each or it is measured; without it, the folder of --run",
+           text_field("DIR[=7GB/s],...", &Options::nvme), {"nvme_path"})
+      .used_by = {CommandKind::train, CommandKind::plan, CommandKind::doctor,
+                  CommandKind::bench_io};
   list.add(
       "place",
       "Tiers (device, host, nvme) of kinds of state (weights, remainder, moments, gradients, or "
@@ -84,7 +92,7 @@ void add_batch(ListBuilder& list) {
            integer_field(&Options::seq_len),
            {"max_seq_length", "max_length", "block_size", "sequence_length", "seq_length",
             "model_max_length", "cutoff_len"});
-  list.used_by(UsedBy::train);
+  list.used_by(kTrain);
   list.add("steps", "Steps to train", integer_field(&Options::steps),
            {"max_steps", "num_steps", "max_iters", "total_num_steps", "train_iters"})
       .shows_default = false;
@@ -95,10 +103,10 @@ void add_batch(ListBuilder& list) {
 
 void add_optimizer(ListBuilder& list) {
   list.group(OptionGroup::optimizer);
-  list.used_by(UsedBy::train_and_plan);
-  list.add("optimizer", "Update rule", choice_field({"adamw", "adam"}, &Options::optimizer),
+  list.used_by(kTrainAndPlan);
+  list.add("optimizer", "Update rule", choice_field({"adamw", "adam", "lion"}, &Options::optimizer),
            {"optim", "optimizer_type"});
-  list.used_by(UsedBy::train);
+  list.used_by(kTrain);
   list.add("lr", "Peak learning rate", number_field("NUMBER", &Options::lr),
            {"learning_rate", "max_lr"});
   list.add("lr-schedule",
@@ -119,7 +127,7 @@ void add_optimizer(ListBuilder& list) {
            {"adam_beta2"});
   list.add("eps", "Added to the root of the second moment", number_field("NUMBER", &Options::eps),
            {"adam_epsilon", "adam_eps"});
-  list.used_by(UsedBy::train_and_plan);
+  list.used_by(kTrainAndPlan);
   list.add("clip-norm",
            "Largest norm of the whole gradient; 0 turns clipping off, which lets the optimizer run "
            "within backward",
@@ -130,6 +138,15 @@ void add_optimizer(ListBuilder& list) {
       "Parameters without weight decay, besides biases and norms: shell globs on names, such as "
       "wpe.*",
       list_field("PATTERN,...", &Options::no_decay), {"no_weight_decay"});
+  list.add(
+      "lr-scale",
+      "Factors on the learning rate of parameters, by shell globs on names, such as wte.*=0.1; "
+      "0 freezes them",
+      list_field("PATTERN=X,...", &Options::lr_scale));
+  list.add("moments",
+           "Format of the optimizer's moments: f32, bf16 (rounded stochastically) or int8 (8 bits, "
+           "with a scale for every 256)",
+           choice_field({"f32", "bf16", "int8"}, &Options::moments));
   list.add("grad-dtype", "Gradients wait for the optimizer as f32, or rounded once to bf16",
            choice_field({"f32", "bf16"}, &Options::grad_dtype), {"grad_accum_dtype"});
   list.add("on-nonfinite", "What a non-finite loss or gradient does: end the run, or skip the step",
@@ -140,29 +157,29 @@ void add_arithmetic(ListBuilder& list) {
   list.group(OptionGroup::arithmetic);
   list.add("precision", "Type of the working weights and activations",
            choice_field({"bf16", "f32"}, &Options::precision), {"mixed_precision", "dtype"});
-  list.used_by(UsedBy::train);
+  list.used_by(kTrain);
   list.add("matmul-dtype", "Type that matrix products run in; auto measures at start",
            choice_field({"auto", "bf16", "f32"}, &Options::matmul_dtype));
-  list.used_by(UsedBy::train_and_plan);
+  list.used_by(kTrainAndPlan);
   list.add("isa", "Instruction set; auto is the best that this machine has",
            choice_field({"auto", "avx512", "avx2", "scalar"}, &Options::isa));
   list.add("threads", "Compute threads of a rank; auto is its share of the processors it may use",
            integer_field(&Options::threads), {"num_threads"});
-  list.used_by(UsedBy::train);
+  list.used_by(kTrain);
   list.add("seed", "Of the initial weights and the order of the data",
            integer_field(&Options::seed), {"random_seed"});
 }
 
 void add_run(ListBuilder& list) {
   list.group(OptionGroup::run);
-  list.used_by(UsedBy::train_and_plan);
+  list.used_by(kTrainAndPlan);
   list.add("run", "New folder for the run's options, plan, log and state",
            text_field("DIR", &Options::run), {"output_dir", "out_dir", "run_dir"});
 }
 
 void add_watching(ListBuilder& list) {
   list.group(OptionGroup::watching);
-  list.used_by(UsedBy::train);
+  list.used_by(kTrain);
   list.add("eval-every", "Steps between evaluations; 0 evaluates only at start and end",
            integer_field(&Options::eval_every), {"eval_steps", "eval_interval"});
   list.add("eval-batches", "Micro-batches of an evaluation; 0 is all of the validation data",
@@ -180,17 +197,27 @@ void add_watching(ListBuilder& list) {
            "Write a Chrome trace of streams and threads to this file, or with several ranks to "
            "FILE.RANK",
            text_field("FILE", &Options::trace));
-  list.used_by(UsedBy::train_and_plan);
+  list.used_by(kTrainAndPlan);
   list.add("json", "Progress and results as JSON on standard output", switch_field(&Options::json))
       .is_flag = true;
 }
 
 void add_limits(ListBuilder& list) {
   list.group(OptionGroup::limits);
-  list.used_by(UsedBy::train);
+  list.used_by(kTrain);
+  list.used_by({CommandKind::train, CommandKind::bench_io});
+  list.add("io-engine",
+           "How transfers reach the drive: io_uring, or a pool of threads; auto is io_uring where "
+           "the system permits it",
+           choice_field({"auto", "uring", "threads"}, &Options::io_engine));
   list.add("io-timeout", "Seconds after which one transfer counts as stuck and ends the run",
            number_field("SECONDS", &Options::io_timeout));
-  list.used_by(UsedBy::train_and_plan);
+  list.used_by(kTrainAndPlan);
+  list.add(
+      "nvme-endurance",
+      "Bytes that each drive of --nvme may be written in its life, as its data sheet has them, "
+      "such as 600TBW: the run's writes are shown as a share of it",
+      text_field("SIZE[,...]", &Options::nvme_endurance));
   list.add("comm-timeout", "Seconds after which a silent rank ends the run",
            number_field("SECONDS", &Options::comm_timeout), {"ddp_timeout", "dist_timeout"});
 }

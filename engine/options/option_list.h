@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,13 +15,33 @@ namespace strata::engine {
 
 enum class OptionGroup { model_data, tiers, batch, optimizer, arithmetic, run, watching, limits };
 
-// All commands accept all options, so that a plan can be asked for with the options of the run.
-enum class UsedBy { train, train_and_plan };
+enum class CommandKind { train, plan, gc, doctor, bench_io, bench_optimizer };
+
+// A set of commands. `plan` accepts the options of `train` that it does not use too, so that a plan
+// can be asked for with the options of the run; the others refuse what is not theirs.
+class CommandSet {
+ public:
+  CommandSet(std::initializer_list<CommandKind> commands) {
+    for (const CommandKind command : commands) bits_ |= bit(command);
+  }
+  bool contains(CommandKind command) const { return (bits_ & bit(command)) != 0; }
+
+ private:
+  static unsigned bit(CommandKind command) { return 1u << static_cast<unsigned>(command); }
+  unsigned bits_ = 0;
+};
+
+// How a command is written: strata NAME [OPERANDS] [--option VALUE ...].
+struct CommandSyntax {
+  std::string name;      // "train", "bench io"
+  std::string operands;  // "DIR..."; empty: it takes options only
+  CommandKind kind;
+};
 
 struct OptionSpec {
   std::string name;  // "global-batch"
   OptionGroup group;
-  UsedBy used_by;
+  CommandSet used_by;
   std::string value_hint;            // "SIZE", "N", "adamw|adam"
   std::string help;                  // one sentence, no default
   std::vector<std::string> aliases;  // spellings of other tools, for config files and suggestions

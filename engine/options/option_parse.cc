@@ -2,7 +2,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <string_view>
 #include <utility>
 
 #include "engine/options/config_file.h"
@@ -22,7 +21,13 @@ void set_option(const OptionSpec& spec, Options& options, std::string_view text,
   }
 }
 
-void apply_config_file(const std::string& path, std::string_view command, Options& options) {
+void require_use(const OptionSpec& spec, const CommandSyntax& command, std::string_view where) {
+  if (command.kind == CommandKind::plan || spec.used_by.contains(command.kind)) return;
+  throw_error<ConfigError>("{}: strata {} does not have this option; see strata {} --help", where,
+                           command.name, command.name);
+}
+
+void apply_config_file(const std::string& path, const CommandSyntax& command, Options& options) {
   const std::vector<OptionSpec>& list = option_list();
   for (const ConfigEntry& entry : read_config_file(path)) {
     std::string name = entry.key;
@@ -31,22 +36,27 @@ void apply_config_file(const std::string& path, std::string_view command, Option
                                    [&](const OptionSpec& known) { return known.name == name; });
     if (spec == list.end()) {
       throw_error<ConfigError>("{}: unknown option '{}': {}", entry.where, entry.key,
-                               explain_unknown_option(entry.key, command));
+                               explain_unknown_option(entry.key, command.name));
     }
+    require_use(*spec, command, fmt::format("{}: {}", entry.where, entry.key));
     set_option(*spec, options, entry.value, fmt::format("{}: {}", entry.where, entry.key));
   }
 }
 
-[[noreturn]] void refuse_extra(const std::vector<std::string>& extras, std::string_view command) {
+// What is no option: the command's operands, or a mistake.
+std::vector<std::string> operands(const std::vector<std::string>& extras,
+                                  const CommandSyntax& command) {
   const auto option = std::find_if(extras.begin(), extras.end(),
                                    [](const std::string& text) { return text.starts_with('-'); });
   if (option == extras.end()) {
+    if (!command.operands.empty() || extras.empty()) return extras;
     throw_error<ConfigError>("unexpected argument '{}': every value follows its --option",
                              extras.front());
   }
   const std::string spelled = option->substr(0, option->find('='));
   const std::string name = spelled.substr(std::min(spelled.find_first_not_of('-'), spelled.size()));
-  throw_error<ConfigError>("unknown option {}: {}", spelled, explain_unknown_option(name, command));
+  throw_error<ConfigError>("unknown option {}: {}", spelled,
+                           explain_unknown_option(name, command.name));
 }
 
 // CLI11 would take the next option for the value.
@@ -89,11 +99,11 @@ void reset_rival(std::string_view name, Options& options) {
 
 }  // namespace
 
-Options parse_options(std::string_view command, const std::vector<std::string>& arguments) {
+Options parse_options(const CommandSyntax& command, const std::vector<std::string>& arguments) {
   refuse_options_as_values(arguments);
   CLI::App app;
   app.set_help_flag();  // --help belongs to the commands (cli.cc)
-  app.allow_extras();   // so that unknown options reach refuse_extra()
+  app.allow_extras();   // so that unknown options reach operands()
   std::vector<CLI::Option*> given;
   for (const OptionSpec& spec : option_list()) {
     CLI::Option* option =
@@ -108,10 +118,10 @@ Options parse_options(std::string_view command, const std::vector<std::string>& 
   } catch (const CLI::ParseError& e) {
     refuse_unparsed(e);
   }
-  if (app.remaining_size() > 0) refuse_extra(app.remaining(), command);
   if (config->count() > 1) throw ConfigError("--config is given twice: give one file");
 
   Options options;
+  options.arguments = operands(app.remaining(), command);
   for (const std::string& path : config->results()) apply_config_file(path, command, options);
   for (std::size_t i = 0; i < given.size(); ++i) {
     if (given[i]->count() > 0) reset_rival(option_list()[i].name, options);
@@ -119,6 +129,7 @@ Options parse_options(std::string_view command, const std::vector<std::string>& 
   for (std::size_t i = 0; i < given.size(); ++i) {
     if (given[i]->count() == 0) continue;
     const OptionSpec& spec = option_list()[i];
+    require_use(spec, command, "--" + spec.name);
     set_option(spec, options, given[i]->results().back(), "--" + spec.name);
   }
   return options;

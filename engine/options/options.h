@@ -12,6 +12,8 @@ namespace strata::engine {
 
 // "auto" is an empty optional wherever a value can be chosen by the program.
 struct Options {
+  std::vector<std::string> arguments;  // what stands beside options: the DIR of gc
+
   // model, data
   std::string model;
   std::string data;
@@ -22,7 +24,7 @@ struct Options {
   std::string device = "auto";                // auto, cpu, cuda
   std::optional<std::int64_t> device_memory;  // bytes
   std::optional<std::int64_t> host_memory;    // bytes, per machine
-  std::string nvme;                           // directory; empty: the run's folder
+  std::string nvme;                           // "DIR[=7GB/s],…"; empty: the run's folder
   std::string place;                          // "weights=host,moments=nvme,…"
   int prefetch = 2;                           // units read ahead
   std::optional<std::int64_t> chunk_size;     // bytes of one optimizer transfer
@@ -38,7 +40,7 @@ struct Options {
   double epochs = 0;                    // 0: not given
 
   // optimizer
-  std::string optimizer = "adamw";  // adamw, adam
+  std::string optimizer = "adamw";  // adamw, adam, lion
   double lr = 3e-4;
   std::string lr_schedule = "cosine";  // cosine, linear, constant, wsd
   std::string warmup = "0";            // steps, or percent of all steps: "3%"
@@ -49,6 +51,8 @@ struct Options {
   double eps = 1e-8;
   double clip_norm = 1.0;             // 0: off
   std::vector<std::string> no_decay;  // patterns, besides biases and norms
+  std::vector<std::string> lr_scale;  // "PATTERN=X"
+  std::string moments = "f32";        // f32, bf16, int8
   std::string grad_dtype = "f32";     // f32, bf16
   std::string on_nonfinite = "stop";  // stop, skip
 
@@ -73,8 +77,10 @@ struct Options {
   bool json = false;
 
   // limits
-  double io_timeout = 30;     // seconds
-  double comm_timeout = 300;  // seconds
+  std::string io_engine = "auto";  // auto, uring, threads
+  std::string nvme_endurance;      // "600TBW,…", for each directory of nvme
+  double io_timeout = 30;          // seconds
+  double comm_timeout = 300;       // seconds
 };
 
 }  // namespace strata::engine

@@ -22,18 +22,23 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 struct Command {
-  std::string name;
+  CommandSyntax syntax;
   std::string help;
-  UsedBy kind;
-  void (*check)(const Options& options);  // what this command needs besides check_options()
+  void (*check)(const Options& options);
   int (*run)(const Options& options, Ranks& ranks, Clock::time_point started);
 };
 
 const Command kCommands[] = {
-    {"train", "Train a model larger than its memory on text or tokens", UsedBy::train,
-     check_training_options, run_train},
-    {"plan", "Show what would live where and what would move, without training",
-     UsedBy::train_and_plan, [](const Options&) {},
+    {{"train", "", CommandKind::train},
+     "Train a model larger than its memory on text or tokens",
+     [](const Options& options) {
+       check_options(options);
+       check_training_options(options);
+     },
+     run_train},
+    {{"plan", "", CommandKind::plan},
+     "Show what would live where and what would move, without training",
+     check_options,
      [](const Options& options, Ranks& ranks, Clock::time_point) {
        return run_plan(options, ranks);
      }},
@@ -44,7 +49,7 @@ std::string program_help() {
       "Strata trains transformer language models whose training state is larger than memory.\n\n"
       "usage: strata COMMAND [--option VALUE ...]\n\n";
   for (const Command& command : kCommands) {
-    out += fmt::format("  {:<8}{}\n", command.name, command.help);
+    out += fmt::format("  {:<17}{}\n", command.syntax.name, command.help);
   }
   return out +
          "\nstrata COMMAND --help lists the options of a command; strata --version the version.\n";
@@ -67,8 +72,8 @@ const Command& find_command(const std::string& name) {
   if (name.empty()) throw ConfigError("no command given; see strata --help");
   std::vector<std::string> names;
   for (const Command& command : kCommands) {
-    if (command.name == name) return command;
-    names.push_back(command.name);
+    if (command.syntax.name == name) return command;
+    names.push_back(command.syntax.name);
   }
   throw_error<ConfigError>("unknown command '{}'{}; commands are {}", name,
                            did_you_mean(name, names), fmt::join(names, ", "));
@@ -87,16 +92,18 @@ int run_cli(const std::vector<std::string>& arguments) {
     print_once(fmt::format("strata {}\n", STRATA_VERSION));
     return 0;
   }
+  // "bench io" is one name.
+  const int words = first == "bench" && arguments.size() > 1 ? 2 : 1;
+  const std::string name = words == 2 ? first + " " + arguments[1] : first;
   if (std::any_of(arguments.begin(), arguments.end(), asks_for_help)) {
-    const Command& command = find_command(first);
-    print_once(fmt::format("{}.\n\n{}", command.help, options_help(command.name, command.kind)));
+    const Command& command = find_command(name);
+    print_once(fmt::format("{}.\n\n{}", command.help, options_help(command.syntax)));
     return 0;
   }
   const Command* command = nullptr;
   const auto read_options = [&] {
-    command = &find_command(first);
-    Options options = parse_options(first, {arguments.begin() + 1, arguments.end()});
-    check_options(options);
+    command = &find_command(name);
+    Options options = parse_options(command->syntax, {arguments.begin() + words, arguments.end()});
     command->check(options);
     return options;
   };

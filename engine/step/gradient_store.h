@@ -68,7 +68,7 @@ class GradientStore final : public offload::GradientConsumer {
   int current_ = 0;
   PinnedBuffer partial_;            // f32, read back from the tier
   std::unique_ptr<Stream> copies_;  // for gradients on the device; ends before what it touches
-  io::IoGroup partial_reads_;
+  offload::VerifiedReads partial_reads_;
   std::vector<double> block_sums_;  // of the shard at hand
   std::vector<std::uint8_t> block_finite_;
   std::vector<Norm> unit_norms_;

@@ -39,13 +39,13 @@ StateAccess::StateAccess(offload::StateStore& store, Device& device, AlignedSpan
 
 StateAccess::Part& StateAccess::take_part() {
   Part& part = parts_[taken_++ % parts_.size()];
-  part.transfer.wait();
+  part.writes.wait();
   STRATA_CHECK(part.memory.bytes() > 0, "no scratch memory for state outside host memory");
   return part;
 }
 
 void StateAccess::flush() {
-  for (Part& part : parts_) part.transfer.wait();
+  for (Part& part : parts_) part.writes.wait();
 }
 
 void StateAccess::read(int unit, StateKind kind, std::int64_t offset_bytes,
@@ -63,8 +63,8 @@ void StateAccess::read(int unit, StateKind kind, std::int64_t offset_bytes,
         std::min<std::int64_t>(static_cast<std::int64_t>(destination.size()), part.memory.bytes());
     const AlignedSpan piece = part.memory.sub(0, bytes);
     if (tier == Tier::nvme) {
-      store_.read(unit, kind, offset_bytes, piece, part.transfer);
-      part.transfer.wait();
+      store_.read(unit, kind, offset_bytes, piece, part.reads);
+      part.reads.wait();
     } else {
       copies_->copy(piece.data(), store_.device(unit, kind) + offset_bytes, bytes);
       copies_->synchronize();
@@ -89,7 +89,7 @@ void StateAccess::write(int unit, StateKind kind, std::int64_t offset_bytes,
     const AlignedSpan piece = part.memory.sub(0, bytes);
     std::memcpy(piece.data(), source.data(), static_cast<std::size_t>(bytes));
     if (tier == Tier::nvme) {
-      store_.write(unit, kind, offset_bytes, piece, part.transfer);
+      store_.write(unit, kind, offset_bytes, piece, part.writes);
     } else {
       copies_->copy(store_.device(unit, kind) + offset_bytes, piece.data(), bytes);
       copies_->synchronize();

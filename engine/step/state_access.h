@@ -32,7 +32,8 @@ class StateAccess {
  private:
   struct Part {  // of the scratch memory: one transfer under way
     AlignedSpan memory;
-    io::IoGroup transfer;
+    offload::VerifiedReads reads;
+    io::IoGroup writes;
   };
   // The next part, idle.
   Part& take_part();

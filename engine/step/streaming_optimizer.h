@@ -78,7 +78,7 @@ class StreamingOptimizer final : public offload::PendingUpdates {
   };
   struct Buffer {
     PinnedBuffer memory;
-    io::IoGroup reads;
+    offload::VerifiedReads reads;
     io::IoGroup writes;
     std::unique_ptr<Event> copied_in;
     std::unique_ptr<Event> copied_out;

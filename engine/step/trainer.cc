@@ -28,7 +28,7 @@ Trainer::Trainer(const RunSetup& setup, const TrainerParts& parts)
       parts_(parts),
       comm_staging_(parts.comm.attach(parts.device)),
       compute_(parts.device.make_stream("compute")),
-      store_(setup.plan, parts.device, parts.storage),
+      store_(setup.plan, parts.device, parts.storage, parts.workers),
       optimizer_({store_, parts.device, parts.workers, parts.tracer, setup.topology.rank},
                  update_order(setup), setup.parameter_groups, setup.options.weight_decay,
                  setup.isa),

@@ -15,6 +15,14 @@ enum class Dtype : std::uint8_t { f32, bf16 };
 constexpr std::int64_t bytes_of(Dtype dtype) { return dtype == Dtype::f32 ? 4 : 2; }
 constexpr const char* name_of(Dtype dtype) { return dtype == Dtype::f32 ? "f32" : "bf16"; }
 
+// How the optimizer's moments are stored. int8: one code per element and an f32 scale for each 256
+// consecutive elements (docs/optimizer.md).
+enum class MomentFormat : std::uint8_t { f32, bf16, int8 };
+
+constexpr const char* name_of(MomentFormat format) {
+  return format == MomentFormat::f32 ? "f32" : format == MomentFormat::bf16 ? "bf16" : "int8";
+}
+
 // The upper 16 bits of an f32.
 struct bf16 {
   std::uint16_t bits;

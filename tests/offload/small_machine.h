@@ -20,7 +20,7 @@ struct SmallMachine {
       : plan(plan_of(input)),
         storage(io::make_fault_storage(io::make_memory_storage(plan.total_bytes(Tier::nvme) + 1),
                                        rules)),
-        store(plan, device, storage.get()) {}
+        store(plan, device, storage.get(), workers) {}
 
   Plan plan;
   FailureLatch failure;

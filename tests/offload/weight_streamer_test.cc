@@ -125,9 +125,9 @@ class Weights {
         machine_.compute->synchronize();
         return;
       case Tier::nvme: {
-        io::IoGroup group;
-        machine_.store.read(unit, StateKind::weights, 0, destination, group);
-        group.wait();
+        VerifiedReads reads;
+        machine_.store.read(unit, StateKind::weights, 0, destination, reads);
+        reads.wait();
         return;
       }
     }

@@ -12,7 +12,7 @@
 namespace strata::style {
 
 struct SourceFile {
-  std::string path;  // from the root of the source tree, "io/ring.h"
+  std::string path;  // from the root of the source tree, "io/engine.h"
   std::vector<std::string> lines;
 
   bool is_header() const { return path.ends_with(".h"); }

@@ -12,6 +12,8 @@
 namespace strata::engine {
 namespace {
 
+const CommandSyntax kTrain{"train", "", CommandKind::train};
+
 using test::error_text;
 using test::mentions;
 
@@ -80,7 +82,7 @@ TEST(ConfigFile, JsonErrorsNameTheFileAndKey) {
 TEST(ConfigFile, TheExamplesAreOptions) {
   int examples = 0;
   for (const auto& file : std::filesystem::directory_iterator(STRATA_SOURCE_DIR "/examples")) {
-    const Options options = parse_options("train", {"--config", file.path().string()});
+    const Options options = parse_options(kTrain, {"--config", file.path().string()});
     EXPECT_NO_THROW(check_training_options(options)) << file.path();
     ++examples;
   }

@@ -18,11 +18,14 @@
 namespace strata::engine {
 namespace {
 
+const CommandSyntax kTrain{"train", "", CommandKind::train};
+const CommandSyntax kPlan{"plan", "", CommandKind::plan};
+
 using test::error_text;
 using test::mentions;
 
 Options parse(const std::vector<std::string>& arguments) {
-  return parse_options("train", arguments);
+  return parse_options(kTrain, arguments);
 }
 
 std::string parse_error(const std::vector<std::string>& arguments) {
@@ -150,7 +153,7 @@ TEST(ParseOptions, UnknownOptionsSuggestWhatIsMeant) {
   }
   EXPECT_EQ(parse_error({"--qqqqqqqqqqqq"}),
             "unknown option --qqqqqqqqqqqq: see strata train --help");
-  EXPECT_EQ(error_text<ConfigError>([] { parse_options("plan", {"--qqqqqqqqqqqq"}); }),
+  EXPECT_EQ(error_text<ConfigError>([] { parse_options(kPlan, {"--qqqqqqqqqqqq"}); }),
             "unknown option --qqqqqqqqqqqq: see strata plan --help");
 }
 
@@ -244,7 +247,7 @@ TEST(ResolveDevice, AutoIsTheCpu) {
 }
 
 TEST(OptionsHelp, ShowsEveryOptionOnceWithItsDefaultInAHundredColumns) {
-  const std::string help = options_help("train", UsedBy::train);
+  const std::string help = options_help(kTrain);
   for (const OptionSpec& spec : option_list()) {
     const std::size_t first = help.find("  --" + spec.name + " ");
     EXPECT_NE(first, std::string::npos) << spec.name;
@@ -259,7 +262,7 @@ TEST(OptionsHelp, ShowsEveryOptionOnceWithItsDefaultInAHundredColumns) {
 }
 
 TEST(OptionsHelp, OfAPlanLeavesOutWhatOnlyTrainingUses) {
-  const std::string help = options_help("plan", UsedBy::train_and_plan);
+  const std::string help = options_help(kPlan);
   for (const char* used : {"  --data ", "  --nvme ", "  --clip-norm ", "  --json "}) {
     EXPECT_PRED2(mentions, help, used);
   }
@@ -284,7 +287,7 @@ TEST(ParseOptions, TheCommandLineWinsOverARivalInTheFile) {
   const std::string file = folder.path("c.toml");
   std::ofstream(file) << "steps = 5\nval-fraction = 0.1\n";
   const Options options =
-      parse_options("train", {"--config", file, "--epochs", "2", "--val-data", "v.txt"});
+      parse_options(kTrain, {"--config", file, "--epochs", "2", "--val-data", "v.txt"});
   EXPECT_EQ(options.steps, 0);
   EXPECT_EQ(options.epochs, 2);
   EXPECT_EQ(options.val_fraction, 0);

@@ -15,6 +15,8 @@
 namespace strata::engine {
 namespace {
 
+const CommandSyntax kTrain{"train", "", CommandKind::train};
+
 using test::contents_of;
 using test::error_text;
 using test::mentions;
@@ -95,7 +97,7 @@ TEST(RunFolder, OptionsAreReadBackAsAConfigFile) {
   RunFolder run(folder.path("run"));
   run.write_options(options);
 
-  const Options again = parse_options("train", {"--config", run.path() + "/options.json"});
+  const Options again = parse_options(kTrain, {"--config", run.path() + "/options.json"});
   for (const OptionSpec& spec : option_list()) {
     EXPECT_EQ(spec.get(again), spec.get(options)) << spec.name;
   }

@@ -1,4 +1,4 @@
-#include "io/uring.h"
+#include "io/uring_engine.h"
 
 #include <cerrno>
 #include <thread>
@@ -19,7 +19,8 @@ constexpr std::chrono::milliseconds kSubmitPause{1};
 
 }  // namespace
 
-Uring::Uring(ScratchFile file, int queue_depth, std::chrono::milliseconds submit_timeout)
+UringEngine::UringEngine(ScratchFile file, int queue_depth,
+                         std::chrono::milliseconds submit_timeout)
     : file_(std::move(file)), submit_timeout_(submit_timeout) {
   const int error = -io_uring_queue_init(static_cast<unsigned>(queue_depth), &ring_, 0);
   if (error == EPERM || error == EACCES || error == ENOSYS) throw_unavailable(error);
@@ -42,31 +43,42 @@ Uring::Uring(ScratchFile file, int queue_depth, std::chrono::milliseconds submit
   }
 }
 
-Uring::~Uring() {
+UringEngine::~UringEngine() {
   io_uring_unregister_files(&ring_);
   io_uring_queue_exit(&ring_);
 }
 
-int Uring::submit(const Transfer::Piece& piece, std::uint32_t tag) {
+std::string UringEngine::description() const { return "io_uring, registered file"; }
+
+int UringEngine::submit(std::span<const Request> requests) {
   const std::lock_guard lock(submit_mutex_);
-  if (refused_errno_ != 0) return refused_errno_;
+  for (const Request& request : requests) {
+    if (refused_errno_ != 0) break;
+    prepare(request);
+    refused_errno_ = enter();
+  }
+  return refused_errno_;
+}
+
+void UringEngine::prepare(const Request& request) {
+  const Transfer::Piece& piece = request.piece;
   io_uring_sqe* entry = io_uring_get_sqe(&ring_);
   STRATA_CHECK(entry != nullptr, "more requests than the queue depth");
   const auto bytes = static_cast<unsigned>(piece.span.bytes());
   const auto offset_bytes = static_cast<std::uint64_t>(piece.offset_bytes);
   if (piece.operation == Operation::read) {
     io_uring_prep_read(entry, kFileIndex, piece.span.data(), bytes, offset_bytes);
+  } else if (piece.operation == Operation::flush) {
+    io_uring_prep_fsync(entry, kFileIndex, IORING_FSYNC_DATASYNC);
   } else {
     io_uring_prep_write(entry, kFileIndex, piece.span.data(), bytes, offset_bytes);
   }
   io_uring_sqe_set_flags(entry, IOSQE_FIXED_FILE);
-  io_uring_sqe_set_data64(entry, tag);
-  refused_errno_ = enter();
-  return refused_errno_;
+  io_uring_sqe_set_data64(entry, request.tag);
 }
 
 // Submits the one entry in the queue.
-int Uring::enter() {
+int UringEngine::enter() {
   const auto deadline = std::chrono::steady_clock::now() + submit_timeout_;
   for (;;) {
     const int submitted = io_uring_submit(&ring_);
@@ -79,7 +91,7 @@ int Uring::enter() {
 }
 
 // Only a time-out returns nothing: a signal must not hide completions that are there.
-std::optional<Ring::Completion> Uring::wait(std::chrono::nanoseconds timeout) {
+std::optional<Engine::Completion> UringEngine::wait(std::chrono::nanoseconds timeout) {
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(timeout);
   __kernel_timespec limit{seconds.count(), (timeout - seconds).count()};
   io_uring_cqe* entry = nullptr;
@@ -91,8 +103,7 @@ std::optional<Ring::Completion> Uring::wait(std::chrono::nanoseconds timeout) {
   if (error != 0) {
     throw_error<IoError>("wait for {} in io_uring: {}", file_.path(), errno_text(error));
   }
-  const Completion completion{static_cast<std::uint32_t>(io_uring_cqe_get_data64(entry)),
-                              entry->res};
+  const Completion completion{io_uring_cqe_get_data64(entry), entry->res};
   io_uring_cqe_seen(&ring_, entry);
   return completion;
 }

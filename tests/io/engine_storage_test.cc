@@ -1,5 +1,5 @@
-// RingStorage over a ring that answers as a script says: short, late, with errors, or never.
-#include "io/ring_storage.h"
+// EngineStorage over an engine that answers as a script says: short, late, with errors, or never.
+#include "io/engine_storage.h"
 
 #include <gtest/gtest.h>
 
@@ -26,14 +26,22 @@ constexpr std::int64_t kCapacityBytes = kMiB;
 constexpr int kNever = 1;  // not a result: multiples of the alignment and negative numbers are
 
 // Requests are carried out on memory, at once, as far as the script lets them.
-class ScriptedRing final : public Ring {
+class ScriptedEngine final : public Engine {
  public:
   // The result of submission number `n` (from 0), or kNever.
   using Script = std::function<int(const Transfer::Piece& piece, int n)>;
 
-  explicit ScriptedRing(Script script) : script_(std::move(script)) {}
+  explicit ScriptedEngine(Script script) : script_(std::move(script)) {}
 
-  int submit(const Transfer::Piece& piece, std::uint32_t tag) override {
+  int submit(std::span<const Request> requests) override {
+    for (const Request& request : requests) {
+      if (const int error = submit(request.piece, request.tag); error != 0) return error;
+    }
+    return 0;
+  }
+  std::string description() const override { return "a script"; }
+
+  int submit(const Transfer::Piece& piece, std::uint64_t tag) {
     const std::lock_guard lock(mutex_);
     if (refusal_ != 0) return refusal_;
     pieces_.push_back(piece);
@@ -98,12 +106,12 @@ class ScriptedRing final : public Ring {
 
 int all_of_it(const Transfer::Piece& piece, int) { return static_cast<int>(piece.span.bytes()); }
 
-class RingStorageTest : public testing::Test {
+class EngineStorageTest : public testing::Test {
  protected:
-  void open(ScriptedRing::Script script, int queue_depth = 4, Tracer* tracer = nullptr) {
-    auto ring = std::make_unique<ScriptedRing>(std::move(script));
-    ring_ = ring.get();
-    RingStorageOptions options;
+  void open(ScriptedEngine::Script script, int queue_depth = 4, Tracer* tracer = nullptr) {
+    auto engine = std::make_unique<ScriptedEngine>(std::move(script));
+    engine_ = engine.get();
+    EngineStorageOptions options;
     options.description = "scripted";
     options.path = "/nvme/state";
     options.capacity_bytes = kCapacityBytes;
@@ -111,7 +119,7 @@ class RingStorageTest : public testing::Test {
     options.request_bytes_max = 64 * kKiB;
     options.queue_depth = queue_depth;
     options.timeout = std::chrono::milliseconds(timeout_ms_);
-    storage_ = std::make_unique<RingStorage>(options, std::move(ring), tracer);
+    storage_ = std::make_unique<EngineStorage>(options, std::move(engine), tracer);
   }
 
   std::string write_failure(std::int64_t offset_bytes, AlignedSpan source) {
@@ -124,14 +132,14 @@ class RingStorageTest : public testing::Test {
   AlignedBuffer written_{budget_, "test", 256 * kKiB};
   AlignedBuffer read_{budget_, "test", 256 * kKiB};
   int timeout_ms_ = 60000;
-  ScriptedRing* ring_ = nullptr;
-  std::unique_ptr<RingStorage> storage_;
+  ScriptedEngine* engine_ = nullptr;
+  std::unique_ptr<EngineStorage> storage_;
 };
 
-TEST_F(RingStorageTest, SplitsLongRequests) {
+TEST_F(EngineStorageTest, SplitsLongRequests) {
   open(all_of_it);
   EXPECT_EQ(write_failure(512, written_.span(0, 130 * kKiB)), "");
-  const std::vector<Transfer::Piece> pieces = ring_->pieces();
+  const std::vector<Transfer::Piece> pieces = engine_->pieces();
   ASSERT_EQ(pieces.size(), 3u);
   EXPECT_EQ(pieces[0].offset_bytes, 512);
   EXPECT_EQ(pieces[0].span.bytes(), 64 * kKiB);
@@ -141,7 +149,7 @@ TEST_F(RingStorageTest, SplitsLongRequests) {
   EXPECT_EQ(pieces[2].span.bytes(), 2 * kKiB);
 }
 
-TEST_F(RingStorageTest, ContinuesShortTransfersAndRetriesInterruptions) {
+TEST_F(EngineStorageTest, ContinuesShortTransfersAndRetriesInterruptions) {
   // Of every four submissions one is interrupted, one has no memory, two move part of a block more
   // than a third of what is asked for.
   open([](const Transfer::Piece& piece, int n) {
@@ -163,7 +171,7 @@ TEST_F(RingStorageTest, ContinuesShortTransfersAndRetriesInterruptions) {
   EXPECT_EQ(storage_->traffic().read_bytes, 256 * kKiB);
 }
 
-TEST_F(RingStorageTest, AnErrorFailsItsGroupAndNoOther) {
+TEST_F(EngineStorageTest, AnErrorFailsItsGroupAndNoOther) {
   open([](const Transfer::Piece& piece, int n) { return n == 1 ? -ENOSPC : all_of_it(piece, n); });
   EXPECT_EQ(write_failure(0, written_.span(0, 4096)), "");
   EXPECT_EQ(write_failure(8192, written_.span(0, 4096)),
@@ -172,7 +180,7 @@ TEST_F(RingStorageTest, AnErrorFailsItsGroupAndNoOther) {
   EXPECT_EQ(storage_->traffic().written_bytes, 2 * 4096);
 }
 
-TEST_F(RingStorageTest, AnOverdueRequestFailsItsGroup) {
+TEST_F(EngineStorageTest, AnOverdueRequestFailsItsGroup) {
   timeout_ms_ = 32;
   open([](const Transfer::Piece&, int) { return kNever; });
   const std::string failure = write_failure(8192, written_.span(0, 4096));
@@ -183,15 +191,15 @@ TEST_F(RingStorageTest, AnOverdueRequestFailsItsGroup) {
   storage_.reset();  // does not wait for what is lost
 }
 
-TEST_F(RingStorageTest, NothingIsStartedAfterATimeout) {
+TEST_F(EngineStorageTest, NothingIsStartedAfterATimeout) {
   timeout_ms_ = 32;
   open([](const Transfer::Piece&, int) { return kNever; });
   const std::string first = write_failure(0, written_.span(0, 4096));
   EXPECT_EQ(write_failure(4096, written_.span(0, 4096)), first);
-  EXPECT_EQ(ring_->pieces().size(), 1u);
+  EXPECT_EQ(engine_->pieces().size(), 1u);
 }
 
-TEST_F(RingStorageTest, SubmittersThatWaitForASlotAreReleasedByATimeout) {
+TEST_F(EngineStorageTest, SubmittersThatWaitForASlotAreReleasedByATimeout) {
   timeout_ms_ = 32;
   open([](const Transfer::Piece&, int) { return kNever; }, 1);
   std::string other_failure;
@@ -201,37 +209,37 @@ TEST_F(RingStorageTest, SubmittersThatWaitForASlotAreReleasedByATimeout) {
   EXPECT_NE(other_failure, "");
 }
 
-TEST_F(RingStorageTest, ALateCompletionChangesNothing) {
+TEST_F(EngineStorageTest, ALateCompletionChangesNothing) {
   timeout_ms_ = 32;
   open([](const Transfer::Piece& piece, int n) { return n == 0 ? kNever : all_of_it(piece, n); });
   EXPECT_NE(write_failure(0, written_.span(0, 4096)), "");
-  ring_->complete_stuck();
+  engine_->complete_stuck();
   EXPECT_NE(write_failure(0, written_.span(0, 4096)), "");
   storage_.reset();
 }
 
-TEST_F(RingStorageTest, ARefusedSubmissionFailsItsGroup) {
+TEST_F(EngineStorageTest, ARefusedSubmissionFailsItsGroup) {
   open(all_of_it);
-  ring_->refuse_with(EBADF);
+  engine_->refuse_with(EBADF);
   const std::string failure = write_failure(8192, written_.span(0, 4096));
   EXPECT_EQ(failure,
             "write /nvme/state at offset 8192, 4096 bytes: io_uring did not accept it: Bad file "
             "descriptor (errno 9)");
 }
 
-TEST_F(RingStorageTest, ABrokenRingFailsAllThatIsInFlight) {
+TEST_F(EngineStorageTest, ABrokenRingFailsAllThatIsInFlight) {
   open([](const Transfer::Piece&, int) { return kNever; });
   IoGroup first;
   IoGroup second;
   storage_->write(0, written_.span(0, 4096), first);
   storage_->read(4096, read_.span(0, 4096), second);
-  ring_->break_down();
+  engine_->break_down();
   EXPECT_EQ(failure_of(first), "the ring is broken");
   EXPECT_EQ(failure_of(second), "the ring is broken");
   EXPECT_EQ(write_failure(0, written_.span(0, 4096)), "the ring is broken");
 }
 
-TEST_F(RingStorageTest, RecordsASpanPerRequest) {
+TEST_F(EngineStorageTest, RecordsASpanPerRequest) {
   Tracer tracer(16);
   open(all_of_it, 4, &tracer);
   IoGroup group;
@@ -240,7 +248,7 @@ TEST_F(RingStorageTest, RecordsASpanPerRequest) {
   group.wait();
   storage_.reset();
 
-  const std::string path = testing::TempDir() + "/ring_storage_trace.json";
+  const std::string path = testing::TempDir() + "/engine_storage_trace.json";
   tracer.write(path, 0);
   const nlohmann::json trace = nlohmann::json::parse(std::ifstream(path));
   std::vector<std::string> tracks;

@@ -1,4 +1,4 @@
-// Uring: a Ring of the kernel's io_uring over one file.
+// UringEngine: an Engine of the kernel's io_uring over one file.
 //
 // The file is registered, which saves a reference count per request. Set-up flags that would be
 // wrong here: SINGLE_ISSUER and DEFER_TASKRUN demand that one thread both submits and reaps, and
@@ -12,25 +12,27 @@
 #include <mutex>
 #include <optional>
 
-#include "io/ring.h"
+#include "io/engine.h"
 #include "io/scratch_file.h"
 
 namespace strata::io {
 
-class Uring final : public Ring {
+class UringEngine final : public Engine {
  public:
   // At most `queue_depth` requests may be in flight. A submission that the kernel has no memory for
   // is retried for `submit_timeout`. Throws IoError when io_uring is not available, saying what to
   // do.
-  Uring(ScratchFile file, int queue_depth, std::chrono::milliseconds submit_timeout);
-  ~Uring() override;
-  Uring(const Uring&) = delete;
-  Uring& operator=(const Uring&) = delete;
+  UringEngine(ScratchFile file, int queue_depth, std::chrono::milliseconds submit_timeout);
+  ~UringEngine() override;
+  UringEngine(const UringEngine&) = delete;
+  UringEngine& operator=(const UringEngine&) = delete;
 
-  int submit(const Transfer::Piece& piece, std::uint32_t tag) override;
+  int submit(std::span<const Request> requests) override;
   std::optional<Completion> wait(std::chrono::nanoseconds timeout) override;
+  std::string description() const override;
 
  private:
+  void prepare(const Request& request);
   int enter();
 
   ScratchFile file_;

@@ -1,4 +1,5 @@
-// RingStorage: the Storage over a Ring: bounded slots, continuation of short transfers, timeouts.
+// EngineStorage: the Storage over an Engine: bounded slots, continuation of short transfers,
+// timeouts.
 //
 //   slot:  free ──submit──▶ in flight ──last completion──▶ free         (the group gets its result)
 //                               └──older than the timeout──▶ abandoned ──late completion──▶ free
@@ -26,13 +27,13 @@
 #include <thread>
 #include <vector>
 
-#include "io/ring.h"
+#include "io/engine.h"
 #include "io/storage.h"
 #include "io/transfer.h"
 
 namespace strata::io {
 
-struct RingStorageOptions {
+struct EngineStorageOptions {
   std::string description;
   std::string path;                     // for errors
   std::int64_t capacity_bytes = 0;      // a multiple of alignment_bytes
@@ -42,26 +43,29 @@ struct RingStorageOptions {
   std::chrono::milliseconds timeout{30000};
 };
 
-class RingStorage final : public Storage {
+class EngineStorage final : public Storage {
  public:
   // `tracer` may be null.
-  RingStorage(RingStorageOptions options, std::unique_ptr<Ring> ring, Tracer* tracer);
-  ~RingStorage() override;
-  RingStorage(const RingStorage&) = delete;
-  RingStorage& operator=(const RingStorage&) = delete;
+  EngineStorage(EngineStorageOptions options, std::unique_ptr<Engine> engine, Tracer* tracer);
+  ~EngineStorage() override;
+  EngineStorage(const EngineStorage&) = delete;
+  EngineStorage& operator=(const EngineStorage&) = delete;
 
   void read(std::int64_t offset_bytes, AlignedSpan destination, IoGroup& group) override;
   void write(std::int64_t offset_bytes, AlignedSpan source, IoGroup& group) override;
+  void flush(IoGroup& group) override;
+  void register_memory(AlignedSpan memory) override { engine_->register_memory(memory); }
 
   std::int64_t capacity_bytes() const override { return options_.capacity_bytes; }
   std::int64_t alignment_bytes() const override { return options_.alignment_bytes; }
   std::string description() const override { return options_.description; }
-  StorageTraffic traffic() const override;
+  std::string device_path(int /*device*/) const override { return options_.path; }
+  StorageTraffic device_traffic(int device) const override;
 
  private:
   enum class SlotState : std::uint8_t { free, in_flight, abandoned };
 
-  // Filled under the lock; from Ring::submit() on the reaper's, except that `state` changes under
+  // Filled under the lock; from Engine::submit() on the reaper's, except that `state` changes under
   // the lock only.
   struct Slot {
     Transfer transfer;
@@ -74,14 +78,14 @@ class RingStorage final : public Storage {
   void split(Operation operation, std::int64_t offset_bytes, AlignedSpan span, IoGroup& group);
   void start(const Transfer& transfer, IoGroup& group);
   Slot* take_slot(const Transfer& transfer, IoGroup& group);  // null: the storage has failed
-  void hand_to_ring(Slot& slot);
+  void hand_to_engine(Slot& slot);
 
   // The reaper.
   void reap();
   bool wait_for_work();
   std::chrono::nanoseconds abandon_overdue();  // returns how long to wait before the next call
   std::exception_ptr overdue_failure(const Slot& slot, std::int64_t now_ns) const;
-  void on_completion(const Ring::Completion& completion);
+  void on_completion(const Engine::Completion& completion);
   void finish(Slot& slot, std::exception_ptr failure);
   void count(const Slot& slot);
   void abandon_all(std::exception_ptr failure);
@@ -89,12 +93,12 @@ class RingStorage final : public Storage {
   // Under the lock.
   void release(Slot& slot);
   void abandon(Slot& slot, std::exception_ptr failure);
-  std::uint32_t tag_of(const Slot& slot) const;
+  std::uint64_t tag_of(const Slot& slot) const;
 
-  const RingStorageOptions options_;
+  const EngineStorageOptions options_;
   const std::int64_t timeout_ns_;
   const std::int64_t piece_bytes_max_;
-  std::unique_ptr<Ring> ring_;
+  std::unique_ptr<Engine> engine_;
   Tracer* tracer_;
   int read_track_ = 0;
   int write_track_ = 0;

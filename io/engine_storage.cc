@@ -1,4 +1,4 @@
-#include "io/ring_storage.h"
+#include "io/engine_storage.h"
 
 #include <pthread.h>
 
@@ -18,7 +18,7 @@ constexpr std::chrono::milliseconds kRetryPause{1};
 // So that the reaper notices when a submission that the ring refused was the last in flight.
 constexpr std::int64_t kWaitMaxNs = 250'000'000;
 
-std::int64_t piece_bytes_max(const RingStorageOptions& options) {
+std::int64_t piece_bytes_max(const EngineStorageOptions& options) {
   const std::int64_t limit = std::min(options.request_bytes_max, kPieceBytesLimit);
   const std::int64_t alignment = options.alignment_bytes;
   return std::max(limit / alignment * alignment, alignment);
@@ -26,6 +26,7 @@ std::int64_t piece_bytes_max(const RingStorageOptions& options) {
 
 // What the kernel does with the buffer, said on this thread, for ThreadSanitizer.
 void annotate_transfer(Operation operation, AlignedSpan span) {
+  if (operation == Operation::flush) return;
   if (operation == Operation::read) {
     annotate_write(span.data(), span.bytes());
   } else {
@@ -35,11 +36,12 @@ void annotate_transfer(Operation operation, AlignedSpan span) {
 
 }  // namespace
 
-RingStorage::RingStorage(RingStorageOptions options, std::unique_ptr<Ring> ring, Tracer* tracer)
+EngineStorage::EngineStorage(EngineStorageOptions options, std::unique_ptr<Engine> engine,
+                             Tracer* tracer)
     : options_(std::move(options)),
       timeout_ns_(std::chrono::nanoseconds(options_.timeout).count()),
       piece_bytes_max_(piece_bytes_max(options_)),
-      ring_(std::move(ring)),
+      engine_(std::move(engine)),
       tracer_(tracer) {
   STRATA_CHECK(options_.queue_depth > 0 && options_.request_bytes_max > 0 && timeout_ns_ > 0);
   STRATA_CHECK(std::has_single_bit(static_cast<std::uint64_t>(options_.alignment_bytes)));
@@ -55,7 +57,7 @@ RingStorage::RingStorage(RingStorageOptions options, std::unique_ptr<Ring> ring,
   pthread_setname_np(reaper_.native_handle(), "nvme reaper");
 }
 
-RingStorage::~RingStorage() {
+EngineStorage::~EngineStorage() {
   {
     std::unique_lock lock(mutex_);
     freed_.wait(lock, [&] { return in_flight_ == 0; });
@@ -65,21 +67,25 @@ RingStorage::~RingStorage() {
   reaper_.join();
 }
 
-void RingStorage::read(std::int64_t offset_bytes, AlignedSpan destination, IoGroup& group) {
+void EngineStorage::read(std::int64_t offset_bytes, AlignedSpan destination, IoGroup& group) {
   split(Operation::read, offset_bytes, destination, group);
 }
 
-void RingStorage::write(std::int64_t offset_bytes, AlignedSpan source, IoGroup& group) {
+void EngineStorage::write(std::int64_t offset_bytes, AlignedSpan source, IoGroup& group) {
   split(Operation::write, offset_bytes, source, group);
 }
 
-StorageTraffic RingStorage::traffic() const {
+void EngineStorage::flush(IoGroup& group) {
+  start(Transfer(Operation::flush, 0, AlignedSpan(), options_.alignment_bytes), group);
+}
+
+StorageTraffic EngineStorage::device_traffic(int /*device*/) const {
   return {read_bytes_.load(std::memory_order_relaxed),
           written_bytes_.load(std::memory_order_relaxed)};
 }
 
-void RingStorage::split(Operation operation, std::int64_t offset_bytes, AlignedSpan span,
-                        IoGroup& group) {
+void EngineStorage::split(Operation operation, std::int64_t offset_bytes, AlignedSpan span,
+                          IoGroup& group) {
   check_request(*this, offset_bytes, span);
   for (std::int64_t begin = 0; begin < span.bytes(); begin += piece_bytes_max_) {
     const std::int64_t bytes = std::min(piece_bytes_max_, span.bytes() - begin);
@@ -89,7 +95,7 @@ void RingStorage::split(Operation operation, std::int64_t offset_bytes, AlignedS
   }
 }
 
-void RingStorage::start(const Transfer& transfer, IoGroup& group) {
+void EngineStorage::start(const Transfer& transfer, IoGroup& group) {
   group.add();
   Slot* slot = take_slot(transfer, group);
   if (slot == nullptr) {
@@ -97,10 +103,10 @@ void RingStorage::start(const Transfer& transfer, IoGroup& group) {
     return;
   }
   annotate_transfer(transfer.operation(), transfer.span());
-  hand_to_ring(*slot);
+  hand_to_engine(*slot);
 }
 
-RingStorage::Slot* RingStorage::take_slot(const Transfer& transfer, IoGroup& group) {
+EngineStorage::Slot* EngineStorage::take_slot(const Transfer& transfer, IoGroup& group) {
   std::unique_lock lock(mutex_);
   freed_.wait(lock, [&] { return failure_ || !free_slots_.empty(); });
   if (failure_) return nullptr;
@@ -111,10 +117,11 @@ RingStorage::Slot* RingStorage::take_slot(const Transfer& transfer, IoGroup& gro
   return slot;
 }
 
-void RingStorage::hand_to_ring(Slot& slot) {
+void EngineStorage::hand_to_engine(Slot& slot) {
   const Transfer::Piece piece = slot.transfer.rest();
   annotate_release(&slot);
-  const int error = ring_->submit(piece, tag_of(slot));
+  const Engine::Request request{piece, tag_of(slot)};
+  const int error = engine_->submit({&request, 1});
   if (error == 0) return;
   std::exception_ptr failure = std::make_exception_ptr(slot.transfer.failure(
       options_.path, fmt::format("io_uring did not accept it: {}", errno_text(error))));
@@ -122,10 +129,10 @@ void RingStorage::hand_to_ring(Slot& slot) {
   if (slot.state == SlotState::in_flight) abandon(slot, std::move(failure));
 }
 
-void RingStorage::reap() {
+void EngineStorage::reap() {
   try {
     while (wait_for_work()) {
-      const std::optional<Ring::Completion> completion = ring_->wait(abandon_overdue());
+      const std::optional<Engine::Completion> completion = engine_->wait(abandon_overdue());
       if (completion) on_completion(*completion);
     }
   } catch (...) {
@@ -133,13 +140,13 @@ void RingStorage::reap() {
   }
 }
 
-bool RingStorage::wait_for_work() {
+bool EngineStorage::wait_for_work() {
   std::unique_lock lock(mutex_);
   work_.wait(lock, [&] { return in_flight_ > 0 || stopping_; });
   return in_flight_ > 0;
 }
 
-std::chrono::nanoseconds RingStorage::abandon_overdue() {
+std::chrono::nanoseconds EngineStorage::abandon_overdue() {
   const std::lock_guard lock(mutex_);
   if (in_flight_ == 0) return {};
   Slot* oldest = nullptr;
@@ -166,7 +173,7 @@ std::chrono::nanoseconds RingStorage::abandon_overdue() {
   return {};
 }
 
-std::exception_ptr RingStorage::overdue_failure(const Slot& slot, std::int64_t now_ns) const {
+std::exception_ptr EngineStorage::overdue_failure(const Slot& slot, std::int64_t now_ns) const {
   const std::string reason = fmt::format(
       "not completed after {:.1f} s (the limit is {:.1f} s, --io-timeout): the drive or its driver "
       "is "
@@ -178,7 +185,7 @@ std::exception_ptr RingStorage::overdue_failure(const Slot& slot, std::int64_t n
 
 // The buffer is annotated before any lock is taken: a lock would order it after unrelated work of
 // the submitter's and hide a missing wait.
-void RingStorage::on_completion(const Ring::Completion& completion) {
+void EngineStorage::on_completion(const Engine::Completion& completion) {
   Slot& slot = slots_[completion.tag];
   annotate_acquire(&slot);
   if (slot.state == SlotState::abandoned) {
@@ -189,7 +196,7 @@ void RingStorage::on_completion(const Ring::Completion& completion) {
   const Transfer::Next next = slot.transfer.on_result(completion.result);
   if (next == Transfer::Next::resume || next == Transfer::Next::retry) {
     if (next == Transfer::Next::retry) std::this_thread::sleep_for(kRetryPause);
-    hand_to_ring(slot);
+    hand_to_engine(slot);
     return;
   }
   annotate_transfer(slot.transfer.operation(), slot.transfer.span());
@@ -204,7 +211,7 @@ void RingStorage::on_completion(const Ring::Completion& completion) {
   }
 }
 
-void RingStorage::finish(Slot& slot, std::exception_ptr failure) {
+void EngineStorage::finish(Slot& slot, std::exception_ptr failure) {
   IoGroup& group = *slot.group;
   {
     const std::lock_guard lock(mutex_);
@@ -214,13 +221,13 @@ void RingStorage::finish(Slot& slot, std::exception_ptr failure) {
   group.complete(std::move(failure));
 }
 
-void RingStorage::release(Slot& slot) {
+void EngineStorage::release(Slot& slot) {
   slot.state = SlotState::free;
   free_slots_.push_back(&slot);
   freed_.notify_one();
 }
 
-void RingStorage::abandon(Slot& slot, std::exception_ptr failure) {
+void EngineStorage::abandon(Slot& slot, std::exception_ptr failure) {
   if (!failure_) failure_ = failure;
   slot.state = SlotState::abandoned;
   --in_flight_;
@@ -228,7 +235,7 @@ void RingStorage::abandon(Slot& slot, std::exception_ptr failure) {
   slot.group->complete(std::move(failure));
 }
 
-void RingStorage::abandon_all(std::exception_ptr failure) {
+void EngineStorage::abandon_all(std::exception_ptr failure) {
   const std::lock_guard lock(mutex_);
   if (!failure_) failure_ = failure;
   for (Slot& slot : slots_) {
@@ -236,17 +243,18 @@ void RingStorage::abandon_all(std::exception_ptr failure) {
   }
 }
 
-void RingStorage::count(const Slot& slot) {
+void EngineStorage::count(const Slot& slot) {
   const bool is_read = slot.transfer.operation() == Operation::read;
   const std::int64_t bytes = slot.transfer.bytes();
+  if (slot.transfer.operation() == Operation::flush) return;
   (is_read ? read_bytes_ : written_bytes_).fetch_add(bytes, std::memory_order_relaxed);
   if (tracer_ == nullptr) return;
   tracer_->record(is_read ? read_track_ : write_track_, is_read ? "read" : "write", slot.started_ns,
                   Tracer::now_ns(), bytes);
 }
 
-std::uint32_t RingStorage::tag_of(const Slot& slot) const {
-  return static_cast<std::uint32_t>(&slot - slots_.data());
+std::uint64_t EngineStorage::tag_of(const Slot& slot) const {
+  return static_cast<std::uint64_t>(&slot - slots_.data());
 }
 
 }  // namespace strata::io
