@@ -45,10 +45,20 @@ struct VolumeOptions {
   std::chrono::milliseconds timeout{30000};
 };
 
+// How stripes were dealt, for the description of the volume in its files: enough to deal them again
+// (stripe_map.h with each directory's room as the stripes it holds).
+struct StripeShare {
+  std::int64_t weight = 0;   // bytes per second, or anything in proportion to it
+  std::int64_t stripes = 0;  // that the directory holds
+};
+
 class Volume : public Storage {
  public:
   // A whole file, metadata included. Its device_path() is the file's.
   virtual Storage& file(int device) = 0;
+  virtual std::int64_t metadata_bytes() const = 0;
+  virtual std::int64_t stripe_bytes() const = 0;
+  virtual StripeShare share(int device) const = 0;
   // Leaves the files where they are when the volume ends.
   virtual void keep() noexcept = 0;
 };
