@@ -7,8 +7,8 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string>
 
@@ -26,17 +26,22 @@ class Engine {
     std::uint64_t tag = 0;
     std::int32_t result = 0;  // bytes, or minus an errno
   };
+  struct Submission {
+    std::size_t accepted = 0;  // of the requests, the first so many: each will be answered
+    int error_number = 0;      // why not all: the others, and all later ones, never start
+  };
 
   virtual ~Engine() = default;
 
-  // Starts `requests`, in one call to the kernel where the engine can. Returns 0, or the errno with
-  // which it was refused: then the requests that had not been started never will be, nor will
-  // anything after them. Thread-safe, allocates nothing.
-  [[nodiscard]] virtual int submit(std::span<const Request> requests) = 0;
+  // Starts `requests`, in one call to the kernel where the engine can. Thread-safe, allocates
+  // nothing.
+  [[nodiscard]] virtual Submission submit(std::span<const Request> requests) = 0;
 
-  // The next completion, or nothing after about `timeout`. Called by one thread.
+  // Waits until a request is answered, for about `timeout` at most, and stores what is there, as
+  // far as it fits, in `completions`; returns how many. Called by one thread.
   // Throws IoError when the engine itself is broken.
-  virtual std::optional<Completion> wait(std::chrono::nanoseconds timeout) = 0;
+  [[nodiscard]] virtual std::size_t wait(std::span<Completion> completions,
+                                         std::chrono::nanoseconds timeout) = 0;
 
   // Tells the kernel of memory that requests will lie in, so that it maps it once. A hint: where
   // the system refuses (RLIMIT_MEMLOCK), requests work all the same. Not while requests are in

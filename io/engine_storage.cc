@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <utility>
 
@@ -121,7 +122,7 @@ void EngineStorage::hand_to_engine(Slot& slot) {
   const Transfer::Piece piece = slot.transfer.rest();
   annotate_release(&slot);
   const Engine::Request request{piece, tag_of(slot)};
-  const int error = engine_->submit({&request, 1});
+  const int error = engine_->submit({&request, 1}).error_number;
   if (error == 0) return;
   std::exception_ptr failure = std::make_exception_ptr(slot.transfer.failure(
       options_.path, fmt::format("io_uring did not accept it: {}", errno_text(error))));
@@ -130,10 +131,11 @@ void EngineStorage::hand_to_engine(Slot& slot) {
 }
 
 void EngineStorage::reap() {
+  std::array<Engine::Completion, 64> completions;
   try {
     while (wait_for_work()) {
-      const std::optional<Engine::Completion> completion = engine_->wait(abandon_overdue());
-      if (completion) on_completion(*completion);
+      const std::size_t count = engine_->wait(completions, abandon_overdue());
+      for (std::size_t i = 0; i < count; ++i) on_completion(completions[i]);
     }
   } catch (...) {
     abandon_all(std::current_exception());

@@ -43,7 +43,7 @@ struct EngineStorageOptions {
   std::chrono::milliseconds timeout{30000};
 };
 
-class EngineStorage final : public Storage {
+class EngineStorage : public Storage {
  public:
   // `tracer` may be null.
   EngineStorage(EngineStorageOptions options, std::unique_ptr<Engine> engine, Tracer* tracer);

@@ -9,6 +9,21 @@
 #include "kernels/base/error.h"
 
 namespace strata::io {
+namespace {
+
+struct OwnedFile {
+  ScratchFile file;
+};
+
+// The file is closed after the engine has ended.
+class FileStorage final : OwnedFile, public EngineStorage {
+ public:
+  FileStorage(ScratchFile owned, EngineStorageOptions options, std::unique_ptr<Engine> engine,
+              Tracer* tracer)
+      : OwnedFile{std::move(owned)}, EngineStorage(std::move(options), std::move(engine), tracer) {}
+};
+
+}  // namespace
 
 std::unique_ptr<Storage> open_file_storage(const FileStorageOptions& options, Tracer* tracer) {
   STRATA_CHECK(options.capacity_bytes > 0 && options.queue_depth > 0);
@@ -23,9 +38,10 @@ std::unique_ptr<Storage> open_file_storage(const FileStorageOptions& options, Tr
       .queue_depth = options.queue_depth,
       .timeout = options.timeout};
   file.preallocate(engine_options.capacity_bytes);
-  auto engine =
-      std::make_unique<UringEngine>(std::move(file), options.queue_depth, options.timeout);
-  return std::make_unique<EngineStorage>(std::move(engine_options), std::move(engine), tracer);
+  auto engine = std::make_unique<UringEngine>(file.descriptor(), file.path(), options.queue_depth,
+                                              options.timeout);
+  return std::make_unique<FileStorage>(std::move(file), std::move(engine_options),
+                                       std::move(engine), tracer);
 }
 
 std::int64_t check_storage_directory(const std::string& directory, std::int64_t needed_bytes) {

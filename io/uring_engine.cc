@@ -19,9 +19,9 @@ constexpr std::chrono::milliseconds kSubmitPause{1};
 
 }  // namespace
 
-UringEngine::UringEngine(ScratchFile file, int queue_depth,
+UringEngine::UringEngine(int descriptor, std::string path, int queue_depth,
                          std::chrono::milliseconds submit_timeout)
-    : file_(std::move(file)), submit_timeout_(submit_timeout) {
+    : path_(std::move(path)), submit_timeout_(submit_timeout) {
   const int error = -io_uring_queue_init(static_cast<unsigned>(queue_depth), &ring_, 0);
   if (error == EPERM || error == EACCES || error == ENOSYS) throw_unavailable(error);
   if (error != 0) {
@@ -34,12 +34,10 @@ UringEngine::UringEngine(ScratchFile file, int queue_depth,
         "io_uring of this kernel has no IORING_FEAT_EXT_ARG: Linux 5.11 or later "
         "is needed");
   }
-  const int descriptor = file_.descriptor();
   const int register_error = -io_uring_register_files(&ring_, &descriptor, 1);
   if (register_error != 0) {
     io_uring_queue_exit(&ring_);
-    throw_error<IoError>("io_uring_register_files {}: {}", file_.path(),
-                         errno_text(register_error));
+    throw_error<IoError>("io_uring_register_files {}: {}", path_, errno_text(register_error));
   }
 }
 
@@ -50,14 +48,16 @@ UringEngine::~UringEngine() {
 
 std::string UringEngine::description() const { return "io_uring, registered file"; }
 
-int UringEngine::submit(std::span<const Request> requests) {
+Engine::Submission UringEngine::submit(std::span<const Request> requests) {
   const std::lock_guard lock(submit_mutex_);
-  for (const Request& request : requests) {
-    if (refused_errno_ != 0) break;
-    prepare(request);
-    refused_errno_ = enter();
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    if (refused_errno_ == 0) {
+      prepare(requests[i]);
+      refused_errno_ = enter();
+    }
+    if (refused_errno_ != 0) return {i, refused_errno_};
   }
-  return refused_errno_;
+  return {requests.size(), 0};
 }
 
 void UringEngine::prepare(const Request& request) {
@@ -91,7 +91,7 @@ int UringEngine::enter() {
 }
 
 // Only a time-out returns nothing: a signal must not hide completions that are there.
-std::optional<Engine::Completion> UringEngine::wait(std::chrono::nanoseconds timeout) {
+std::size_t UringEngine::wait(std::span<Completion> completions, std::chrono::nanoseconds timeout) {
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(timeout);
   __kernel_timespec limit{seconds.count(), (timeout - seconds).count()};
   io_uring_cqe* entry = nullptr;
@@ -99,13 +99,14 @@ std::optional<Engine::Completion> UringEngine::wait(std::chrono::nanoseconds tim
   do {
     error = -io_uring_wait_cqe_timeout(&ring_, &entry, &limit);
   } while (error == EINTR || error == EAGAIN);
-  if (error == ETIME) return std::nullopt;
-  if (error != 0) {
-    throw_error<IoError>("wait for {} in io_uring: {}", file_.path(), errno_text(error));
+  if (error == ETIME) return 0;
+  if (error != 0) throw_error<IoError>("wait for {} in io_uring: {}", path_, errno_text(error));
+  std::size_t count = 0;
+  while (count < completions.size() && io_uring_peek_cqe(&ring_, &entry) == 0) {
+    completions[count++] = {io_uring_cqe_get_data64(entry), entry->res};
+    io_uring_cqe_seen(&ring_, entry);
   }
-  const Completion completion{io_uring_cqe_get_data64(entry), entry->res};
-  io_uring_cqe_seen(&ring_, entry);
-  return completion;
+  return count;
 }
 
 }  // namespace strata::io

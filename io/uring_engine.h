@@ -10,32 +10,33 @@
 
 #include <chrono>
 #include <mutex>
-#include <optional>
+#include <string>
 
 #include "io/engine.h"
-#include "io/scratch_file.h"
 
 namespace strata::io {
 
 class UringEngine final : public Engine {
  public:
-  // At most `queue_depth` requests may be in flight. A submission that the kernel has no memory for
+  // `descriptor` stays the caller's and must outlive the engine; `path` is for errors. At most
+  // `queue_depth` requests may be in flight. A submission that the kernel has no memory for
   // is retried for `submit_timeout`. Throws IoError when io_uring is not available, saying what to
   // do.
-  UringEngine(ScratchFile file, int queue_depth, std::chrono::milliseconds submit_timeout);
+  UringEngine(int descriptor, std::string path, int queue_depth,
+              std::chrono::milliseconds submit_timeout);
   ~UringEngine() override;
   UringEngine(const UringEngine&) = delete;
   UringEngine& operator=(const UringEngine&) = delete;
 
-  int submit(std::span<const Request> requests) override;
-  std::optional<Completion> wait(std::chrono::nanoseconds timeout) override;
+  Submission submit(std::span<const Request> requests) override;
+  std::size_t wait(std::span<Completion> completions, std::chrono::nanoseconds timeout) override;
   std::string description() const override;
 
  private:
   void prepare(const Request& request);
   int enter();
 
-  ScratchFile file_;
+  std::string path_;
   std::chrono::milliseconds submit_timeout_;
   io_uring ring_{};
   std::mutex submit_mutex_;  // the submission queue; the completion queue is the waiter's alone

@@ -33,11 +33,12 @@ class ScriptedEngine final : public Engine {
 
   explicit ScriptedEngine(Script script) : script_(std::move(script)) {}
 
-  int submit(std::span<const Request> requests) override {
-    for (const Request& request : requests) {
-      if (const int error = submit(request.piece, request.tag); error != 0) return error;
+  Submission submit(std::span<const Request> requests) override {
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      const int error = submit(requests[i].piece, requests[i].tag);
+      if (error != 0) return {i, error};
     }
-    return 0;
+    return {requests.size(), 0};
   }
   std::string description() const override { return "a script"; }
 
@@ -61,15 +62,17 @@ class ScriptedEngine final : public Engine {
     return 0;
   }
 
-  std::optional<Completion> wait(std::chrono::nanoseconds timeout) override {
+  std::size_t wait(std::span<Completion> completions, std::chrono::nanoseconds timeout) override {
     std::unique_lock lock(mutex_);
     changed_.wait_until(lock, std::chrono::system_clock::now() + timeout,
                         [&] { return broken_ || !completions_.empty(); });
     if (broken_) throw IoError("the ring is broken");
-    if (completions_.empty()) return std::nullopt;
-    const Completion completion = completions_.front();
-    completions_.pop_front();
-    return completion;
+    std::size_t count = 0;
+    while (count < completions.size() && !completions_.empty()) {
+      completions[count++] = completions_.front();
+      completions_.pop_front();
+    }
+    return count;
   }
 
   void refuse_with(int error_number) {
