@@ -57,9 +57,9 @@ void add_tiers(ListBuilder& list) {
            size_field(&Options::host_memory), {"cpu_memory"});
   list.add("nvme",
            "Directories for the state that fits no memory, one for each drive, with the bandwidth "
-           "of "
-           "each or it is measured; without it, the folder of --run",
-           text_field("DIR[=7GB/s],...", &Options::nvme), {"nvme_path"})
+           "of each or it is measured; without it, the folder of --run",
+           text_field("DIR[=7GB/s],...", &Options::nvme),
+           {"nvme_path", "nvme_offload_dir", "offload_folder"})
       .used_by = {CommandKind::train, CommandKind::plan, CommandKind::doctor,
                   CommandKind::bench_io};
   list.add(
@@ -204,7 +204,6 @@ void add_watching(ListBuilder& list) {
 
 void add_limits(ListBuilder& list) {
   list.group(OptionGroup::limits);
-  list.used_by(kTrain);
   list.used_by({CommandKind::train, CommandKind::bench_io});
   list.add("io-engine",
            "How transfers reach the drive: io_uring, or a pool of threads; auto is io_uring where "
@@ -217,7 +216,7 @@ void add_limits(ListBuilder& list) {
       "nvme-endurance",
       "Bytes that each drive of --nvme may be written in its life, as its data sheet has them, "
       "such as 600TBW: the run's writes are shown as a share of it",
-      text_field("SIZE[,...]", &Options::nvme_endurance));
+      text_field("600TBW[,...]", &Options::nvme_endurance));
   list.add("comm-timeout", "Seconds after which a silent rank ends the run",
            number_field("SECONDS", &Options::comm_timeout), {"ddp_timeout", "dist_timeout"});
 }

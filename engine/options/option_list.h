@@ -17,8 +17,6 @@ enum class OptionGroup { model_data, tiers, batch, optimizer, arithmetic, run, w
 
 enum class CommandKind { train, plan, gc, doctor, bench_io, bench_optimizer };
 
-// A set of commands. `plan` accepts the options of `train` that it does not use too, so that a plan
-// can be asked for with the options of the run; the others refuse what is not theirs.
 class CommandSet {
  public:
   CommandSet(std::initializer_list<CommandKind> commands) {
@@ -29,13 +27,6 @@ class CommandSet {
  private:
   static unsigned bit(CommandKind command) { return 1u << static_cast<unsigned>(command); }
   unsigned bits_ = 0;
-};
-
-// How a command is written: strata NAME [OPERANDS] [--option VALUE ...].
-struct CommandSyntax {
-  std::string name;      // "train", "bench io"
-  std::string operands;  // "DIR..."; empty: it takes options only
-  CommandKind kind;
 };
 
 struct OptionSpec {
@@ -52,6 +43,19 @@ struct OptionSpec {
   std::function<std::string(const Options&)> get;
   bool is_flag = false;
   bool shows_default = true;  // false: the default stands for "not given"
+};
+
+// How a command is written: strata NAME [OPERANDS] [--option VALUE ...].
+struct CommandSyntax {
+  std::string name;      // "train", "bench io"
+  std::string operands;  // "DIR..."; empty: it takes options only
+  CommandKind kind;
+
+  // `plan` accepts options that it does not use too, so that a plan can be asked for with the
+  // options of the run; the others refuse what is not theirs.
+  bool takes(const OptionSpec& option) const {
+    return kind == CommandKind::plan || option.used_by.contains(kind);
+  }
 };
 
 const std::vector<OptionSpec>& option_list();

@@ -22,7 +22,7 @@ void set_option(const OptionSpec& spec, Options& options, std::string_view text,
 }
 
 void require_use(const OptionSpec& spec, const CommandSyntax& command, std::string_view where) {
-  if (command.kind == CommandKind::plan || spec.used_by.contains(command.kind)) return;
+  if (command.takes(spec)) return;
   throw_error<ConfigError>("{}: strata {} does not have this option; see strata {} --help", where,
                            command.name, command.name);
 }
@@ -36,7 +36,7 @@ void apply_config_file(const std::string& path, const CommandSyntax& command, Op
                                    [&](const OptionSpec& known) { return known.name == name; });
     if (spec == list.end()) {
       throw_error<ConfigError>("{}: unknown option '{}': {}", entry.where, entry.key,
-                               explain_unknown_option(entry.key, command.name));
+                               explain_unknown_option(entry.key, command));
     }
     require_use(*spec, command, fmt::format("{}: {}", entry.where, entry.key));
     set_option(*spec, options, entry.value, fmt::format("{}: {}", entry.where, entry.key));
@@ -55,8 +55,7 @@ std::vector<std::string> operands(const std::vector<std::string>& extras,
   }
   const std::string spelled = option->substr(0, option->find('='));
   const std::string name = spelled.substr(std::min(spelled.find_first_not_of('-'), spelled.size()));
-  throw_error<ConfigError>("unknown option {}: {}", spelled,
-                           explain_unknown_option(name, command.name));
+  throw_error<ConfigError>("unknown option {}: {}", spelled, explain_unknown_option(name, command));
 }
 
 // CLI11 would take the next option for the value.

@@ -6,7 +6,6 @@
 #include <cctype>
 #include <vector>
 
-#include "engine/options/option_list.h"
 #include "kernels/base/suggest.h"
 
 namespace strata::engine {
@@ -33,6 +32,10 @@ constexpr Advice kAdvice[] = {
     {"offload_optimizer", "write --place moments=nvme, or leave the placement to the plan"},
     {"offload_param", "write --place weights=nvme, or leave the placement to the plan"},
     {"cpu_offload", "write --place moments=host, or leave the placement to the plan"},
+    {"lion", "write --optimizer lion"},
+    {"adam_w_mode", "write --optimizer adamw, or adam for L2 instead of decoupled weight decay"},
+    {"optim_bits", "write --moments int8 for 8-bit moments"},
+    {"aio", "strata bench io --nvme DIR measures which settings suit a drive"},
     {"zero_stage", "every run partitions all state over its ranks (ZeRO stage 3)"},
     {"per_device_eval_batch_size", "evaluation uses --micro-batch"},
     {"do_eval", "--val-data or --val-fraction turns evaluation on"},
@@ -58,10 +61,11 @@ std::string with_underscores(std::string_view name) {
 
 }  // namespace
 
-std::string explain_unknown_option(std::string_view name, std::string_view command) {
+std::string explain_unknown_option(std::string_view name, const CommandSyntax& command) {
   const std::string folded = with_underscores(name);
   std::vector<std::string> names;
   for (const OptionSpec& spec : option_list()) {
+    if (!command.takes(spec)) continue;
     names.push_back(spec.name);
     if (std::find(spec.aliases.begin(), spec.aliases.end(), folded) != spec.aliases.end()) {
       return fmt::format("{} is --{} here", name, spec.name);
@@ -71,7 +75,7 @@ std::string explain_unknown_option(std::string_view name, std::string_view comma
     if (advice.name == folded) return std::string(advice.text);
   }
   const std::string near = nearest(name, names);
-  return near.empty() ? fmt::format("see strata {} --help", command)
+  return near.empty() ? fmt::format("see strata {} --help", command.name)
                       : fmt::format("did you mean --{}?", near);
 }
 

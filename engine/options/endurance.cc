@@ -1,0 +1,49 @@
+#include "engine/options/endurance.h"
+
+#include <charconv>
+#include <cmath>
+#include <utility>
+
+#include "kernels/base/error.h"
+
+namespace strata::engine {
+namespace {
+
+constexpr double kBytesMax = 1e18;
+constexpr std::pair<std::string_view, double> kUnits[] = {
+    {"GBW", 1e9}, {"TBW", 1e12}, {"PBW", 1e15}};
+
+std::int64_t parse_value(std::string_view text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const std::string_view unit = text.substr(static_cast<std::size_t>(end - text.data()));
+  for (const auto& [name, bytes] : kUnits) {
+    if (error != std::errc() || unit != name) continue;
+    const double life_bytes = value * bytes;
+    if (!(life_bytes >= 1 && life_bytes <= kBytesMax)) break;
+    return std::llround(life_bytes);
+  }
+  throw_error<ConfigError>(
+      "'{}' is not what a drive may be written; write it like 600TBW or 1.2PBW", text);
+}
+
+}  // namespace
+
+std::vector<std::int64_t> parse_endurance(std::string_view text, std::size_t directories) {
+  std::vector<std::int64_t> values;
+  while (!text.empty()) {
+    const std::string_view part = text.substr(0, text.find(','));
+    values.push_back(parse_value(part));
+    text.remove_prefix(part.size());
+    if (text == ",") throw ConfigError("a value is missing after the last comma");
+    if (!text.empty()) text.remove_prefix(1);
+  }
+  if (values.size() == 1) values.resize(directories, values.front());
+  if (!values.empty() && values.size() != directories) {
+    throw_error<ConfigError>("{} values for {} directories; give one for all, or one for each",
+                             values.size(), directories);
+  }
+  return values;
+}
+
+}  // namespace strata::engine
