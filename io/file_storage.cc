@@ -1,7 +1,9 @@
 #include "io/file_storage.h"
 
 #include <utility>
+#include <vector>
 
+#include "io/drive_space.h"
 #include "io/engine_storage.h"
 #include "io/scratch_file.h"
 #include "io/uring_engine.h"
@@ -12,13 +14,13 @@ namespace strata::io {
 namespace {
 
 struct OwnedFile {
-  ScratchFile file;
+  DirectFile file;
 };
 
 // The file is closed after the engine has ended.
 class FileStorage final : OwnedFile, public EngineStorage {
  public:
-  FileStorage(ScratchFile owned, EngineStorageOptions options, std::unique_ptr<Engine> engine,
+  FileStorage(DirectFile owned, EngineStorageOptions options, std::unique_ptr<Engine> engine,
               Tracer* tracer)
       : OwnedFile{std::move(owned)}, EngineStorage(std::move(options), std::move(engine), tracer) {}
 };
@@ -27,7 +29,7 @@ class FileStorage final : OwnedFile, public EngineStorage {
 
 std::unique_ptr<Storage> open_file_storage(const FileStorageOptions& options, Tracer* tracer) {
   STRATA_CHECK(options.capacity_bytes > 0 && options.queue_depth > 0);
-  ScratchFile file(options.directory);
+  DirectFile file = open_scratch_file(options.directory);
   EngineStorageOptions engine_options{
       .description = fmt::format("io_uring, {}, {}, queue depth {}", file.path(),
                                  format_bytes(options.capacity_bytes), options.queue_depth),
@@ -45,9 +47,9 @@ std::unique_ptr<Storage> open_file_storage(const FileStorageOptions& options, Tr
 }
 
 std::int64_t check_storage_directory(const std::string& directory, std::int64_t needed_bytes) {
-  const ScratchFile file(directory);
-  file.check_free(needed_bytes);
-  return file.free_bytes();
+  const std::vector<DriveSpace> drives = look_at_drives({&directory, 1});
+  check_total_free(drives, needed_bytes);
+  return drives[0].free_bytes;
 }
 
 }  // namespace strata::io

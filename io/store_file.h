@@ -31,6 +31,8 @@ class StoreFile {
   const DirectFile& file() const { return file_; }
 
  private:
+  StoreFile(const std::string& directory, const std::string& name);
+
   DirectFile file_;
   bool owned_ = true;  // to be deleted
 };
