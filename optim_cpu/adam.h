@@ -13,11 +13,9 @@
 
 #include "kernels/base/dtype.h"
 #include "kernels/base/isa.h"
+#include "optim_cpu/optimizer.h"
 
 namespace strata::optim {
-
-// adamw: decoupled weight decay; adam: weight decay is added to the gradient (L2).
-enum class Method : std::uint8_t { adamw, adam };
 
 // What one step applies to every element of a group.
 struct AdamStep {

@@ -28,6 +28,39 @@ struct AdamFunctions {
   bool (*f32)(const AdamConstants& constants, const F32State& state);
 };
 
+// StepSettings and Segment as the loop needs them, each value rounded to f32 once
+// (docs/optimizer.md), and the key of stochastic rounding.
+struct UpdateConstants {
+  float gradient_scale;
+  float coupled_decay;    // lambda for adam, else 0
+  float decoupled_decay;  // lr * lambda; 0 for adam
+  float beta1;
+  float one_minus_beta1;
+  float beta2;
+  float one_minus_beta2;
+  float step_size;           // lr / (1 - beta1^t); lion: lr
+  float moment2_root_scale;  // 1 / sqrt(1 - beta2^t)
+  float epsilon;
+  std::uint32_t rounding_key[2];
+};
+
+struct UpdateFunctions {
+  // Elements [begin, end) of a state whose moments are f32 or bf16. False as optim::update().
+  bool (*update)(Method method, const UpdateConstants& constants, const State& state,
+                 std::int64_t begin, std::int64_t end);
+};
+
+// Moments in int8, at most kScaleElements at a time: one block and its scale.
+struct QuantisationFunctions {
+  void (*dequantise_signed)(float* values, const std::uint8_t* codes, float scale,
+                            std::int64_t elements);
+  void (*dequantise_unsigned)(float* values, const std::uint8_t* codes, float scale,
+                              std::int64_t elements);
+  // They return the block's scale.
+  float (*quantise_signed)(std::uint8_t* codes, const float* values, std::int64_t elements);
+  float (*quantise_unsigned)(std::uint8_t* codes, const float* values, std::int64_t elements);
+};
+
 struct SpanFunctions {
   double (*square_sum_f32)(const float* x, std::int64_t elements);
   double (*square_sum_bf16)(const bf16* x, std::int64_t elements);
@@ -37,14 +70,20 @@ struct SpanFunctions {
 
 namespace scalar {
 extern const AdamFunctions kAdamFunctions;
+extern const UpdateFunctions kUpdateFunctions;
+extern const QuantisationFunctions kQuantisationFunctions;
 extern const SpanFunctions kSpanFunctions;
 }  // namespace scalar
 namespace avx2 {
 extern const AdamFunctions kAdamFunctions;
+extern const UpdateFunctions kUpdateFunctions;
+extern const QuantisationFunctions kQuantisationFunctions;
 extern const SpanFunctions kSpanFunctions;
 }  // namespace avx2
 namespace avx512 {
 extern const AdamFunctions kAdamFunctions;
+extern const UpdateFunctions kUpdateFunctions;
+extern const QuantisationFunctions kQuantisationFunctions;
 extern const SpanFunctions kSpanFunctions;
 }  // namespace avx512
 
