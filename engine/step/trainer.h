@@ -77,6 +77,8 @@ class Trainer {
   // has.
   bool update_pending() const { return optimizer_.any_pending(); }
   io::StorageTraffic update_traffic() const { return deferred_update_traffic_; }
+  // NVMe bytes by kind of state, since construction.
+  offload::KindTraffic state_traffic() const { return store_.traffic(); }
 
  private:
   struct Totals {
