@@ -18,8 +18,7 @@ inline constexpr io::FaultRules kSlow{.seed = 7, .delay_us_max = 300};
 struct SmallMachine {
   SmallMachine(const PlanInput& input, const io::FaultRules& rules)
       : plan(plan_of(input)),
-        storage(io::make_fault_storage(io::make_memory_storage(plan.total_bytes(Tier::nvme) + 1),
-                                       rules)),
+        storage(io::make_fault_storage(plan.total_bytes(Tier::nvme) + 1, rules)),
         store(plan, device, storage.get(), workers) {}
 
   Plan plan;

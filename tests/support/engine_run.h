@@ -2,6 +2,7 @@
 // train` without its command line, progress and log. And what the tests compare of it.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <fstream>
 #include <memory>
@@ -30,9 +31,8 @@ class EngineRun {
         setup_(engine::make_run_setup(options, comm_->topology(), comm_->staging_bytes())),
         data_(engine::open_training_data(options, setup_.model.vocabulary, setup_.batch.seq_len)),
         session_(setup_, *comm_, failure_),
-        faulty_(faults ? io::make_fault_storage(
-                             io::make_memory_storage(setup_.plan.total_bytes(offload::Tier::nvme)),
-                             *faults)
+        faulty_(faults ? io::make_fault_storage(setup_.plan.total_bytes(offload::Tier::nvme),
+                                                *faults, io_timeout(options))
                        : nullptr),
         trainer_(setup_, parts()),
         order_(data_.train_samples, options.seed) {}
@@ -63,6 +63,10 @@ class EngineRun {
   const engine::TrainingData& data() const { return data_; }
 
  private:
+  static std::chrono::milliseconds io_timeout(const engine::Options& options) {
+    return std::chrono::duration_cast<std::chrono::milliseconds>(
+        std::chrono::duration<double>(options.io_timeout));
+  }
   engine::TrainerParts parts() {
     engine::TrainerParts parts = session_.trainer_parts();
     if (faulty_ != nullptr) parts.storage = faulty_.get();
