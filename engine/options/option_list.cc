@@ -197,7 +197,7 @@ void add_watching(ListBuilder& list) {
            "Write a Chrome trace of streams and threads to this file, or with several ranks to "
            "FILE.RANK",
            text_field("FILE", &Options::trace));
-  list.used_by(kTrainAndPlan);
+  list.used_by({CommandKind::train, CommandKind::plan, CommandKind::doctor, CommandKind::bench_io});
   list.add("json", "Progress and results as JSON on standard output", switch_field(&Options::json))
       .is_flag = true;
 }
@@ -221,6 +221,21 @@ void add_limits(ListBuilder& list) {
            number_field("SECONDS", &Options::comm_timeout), {"ddp_timeout", "dist_timeout"});
 }
 
+void add_benchmark(ListBuilder& list) {
+  list.group(OptionGroup::benchmark);
+  list.used_by({CommandKind::bench_io});
+  list.add("blocks", "Sizes of a transfer to measure", list_field("SIZE,...", &Options::blocks));
+  list.add("depths", "Numbers of blocks in flight to measure",
+           list_field("N,...", &Options::depths));
+  list.add("modes", "What to measure: read, write, and mixed, which is half of each",
+           list_field("MODE,...", &Options::modes));
+  list.add("file-size", "Space to measure on; auto is 2GiB", size_field(&Options::file_size));
+  list.add("cell-seconds", "How long each combination is measured",
+           number_field("SECONDS", &Options::cell_seconds));
+  list.add("checksums", "Compute and verify checksums, as training does",
+           switch_field(&Options::checksums));
+}
+
 std::vector<OptionSpec> build_list() {
   ListBuilder list;
   add_model_data(list);
@@ -231,6 +246,7 @@ std::vector<OptionSpec> build_list() {
   add_run(list);
   add_watching(list);
   add_limits(list);
+  add_benchmark(list);
   return list.take();
 }
 
@@ -259,6 +275,8 @@ const char* title_of(OptionGroup group) {
       return "Watching";
     case OptionGroup::limits:
       return "Limits";
+    case OptionGroup::benchmark:
+      return "Benchmark";
   }
   return "";
 }

@@ -13,7 +13,17 @@
 
 namespace strata::engine {
 
-enum class OptionGroup { model_data, tiers, batch, optimizer, arithmetic, run, watching, limits };
+enum class OptionGroup {
+  model_data,
+  tiers,
+  batch,
+  optimizer,
+  arithmetic,
+  run,
+  watching,
+  limits,
+  benchmark
+};
 
 enum class CommandKind { train, plan, gc, doctor, bench_io, bench_optimizer };
 

@@ -81,6 +81,14 @@ struct Options {
   std::string nvme_endurance;      // "600TBW,…", for each directory of nvme
   double io_timeout = 30;          // seconds
   double comm_timeout = 300;       // seconds
+
+  // benchmark
+  std::vector<std::string> blocks = {"64KiB", "256KiB", "1MiB", "4MiB"};
+  std::vector<std::string> depths = {"1", "4", "16"};
+  std::vector<std::string> modes = {"read", "write", "mixed"};
+  std::optional<std::int64_t> file_size;  // bytes
+  double cell_seconds = 1.2;
+  bool checksums = true;
 };
 
 }  // namespace strata::engine

@@ -30,7 +30,8 @@ class RunFolder {
   RunFolder(const RunFolder&) = delete;
   RunFolder& operator=(const RunFolder&) = delete;
 
-  // options.json: every option with its value, readable as a --config file. Throws IoError.
+  // options.json: every option of train with its value, readable as a --config file. Throws
+  // IoError.
   void write_options(const Options& options);
   // plan.json, arithmetic.json. Throw IoError.
   void write_plan(std::string_view json);

@@ -29,8 +29,10 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"engine/data", with_below_engine({"engine/options"})},
     {"engine/plan", with_below_engine({"engine/options", "engine/data"})},
     {"engine/step", with_below_engine({"engine/options", "engine/data", "engine/plan"})},
-    {"engine/run",
+    {"engine/tools",
      with_below_engine({"engine/options", "engine/data", "engine/plan", "engine/step"})},
+    {"engine/run", with_below_engine({"engine/options", "engine/data", "engine/plan", "engine/step",
+                                      "engine/tools"})},
     {"engine", with_below_engine({"engine/run"})},  // main.cc
 };
 
