@@ -31,6 +31,15 @@ def complete_lines(path, follow):
                 time.sleep(POLL_S)
 
 
+def numbers(name, value):
+    """Yields (name, number) of a value, and of what is in it: nvme_by_device/0/1."""
+    if isinstance(value, (dict, list)):
+        for key, part in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from numbers(f"{name}/{key}", part)
+    elif value is not None:
+        yield name, value
+
+
 def records(path, follow):
     """Yields (step, {name: number}) of each line; absent values are left out."""
     for number, line in enumerate(complete_lines(path, follow), start=1):
@@ -39,7 +48,8 @@ def records(path, follow):
             step = record.pop("step")
         except (ValueError, KeyError, AttributeError):
             sys.exit(f"log_export: {path}:{number}: not a line of a Strata log")
-        yield step, {name: value for name, value in record.items() if value is not None}
+        yield step, {name: number for key, value in record.items()
+                     for name, number in numbers(key, value)}
 
 
 def summary_writer(folder):

@@ -6,8 +6,9 @@
 
 namespace strata::engine {
 
-constexpr int kExitFailed = 1;  // the environment failed, or training cannot go on
-constexpr int kExitUsage = 2;   // the options are wrong
+constexpr int kExitFailed = 1;       // the environment failed, or training cannot go on
+constexpr int kExitUsage = 2;        // the options are wrong
+constexpr int kExitSignalled = 128;  // plus the signal, as shells have it
 
 int exit_code_of(const std::exception& error);
 

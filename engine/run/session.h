@@ -8,7 +8,7 @@
 #include "engine/plan/machine_rates.h"
 #include "engine/plan/run_setup.h"
 #include "engine/step/trainer.h"
-#include "io/storage.h"
+#include "io/volume.h"
 #include "kernels/base/budget.h"
 #include "kernels/base/failure_latch.h"
 #include "kernels/base/trace.h"
@@ -32,6 +32,7 @@ class Session {
   const MachineRates& rates() const { return rates_; }
   CpuDevice& device() { return device_; }
   io::Storage* storage() { return storage_.get(); }
+  io::Volume* volume() { return nullptr; }
   Tracer* tracer() { return tracer_.get(); }
 
  private:

@@ -3,7 +3,9 @@
 #include <cmath>
 #include <iterator>
 #include <optional>
+#include <span>
 #include <string_view>
+#include <utility>
 
 namespace strata::engine {
 namespace {
@@ -18,7 +20,7 @@ class ObjectWriter {
     if (std::isfinite(value)) {
       append(name, value);
     } else {
-      append(name, "null");
+      null(name);
     }
   }
 
@@ -27,17 +29,51 @@ class ObjectWriter {
     if (value) {
       field(name, *value);
     } else {
-      append(name, "null");
+      null(name);
     }
   }
 
-  void close() { fmt::format_to(std::back_inserter(line_), "}}\n"); }
+  // {"weights":[read,written],…}
+  void field(std::string_view name, const offload::KindTraffic& kinds) {
+    append(name, "{");
+    for (int k = 0; k < offload::kStateKinds; ++k) {
+      append_raw("\"{}\":", name_of(static_cast<offload::StateKind>(k)));
+      append_pair(kinds.states[static_cast<std::size_t>(k)]);
+      append_raw(",");
+    }
+    append_raw("\"activations\":");
+    append_pair(kinds.activations);
+    append_raw("}}");
+  }
+
+  // [[read,written],…]
+  void field(std::string_view name, std::span<const io::StorageTraffic> devices) {
+    append(name, "[");
+    for (std::size_t d = 0; d < devices.size(); ++d) {
+      if (d > 0) append_raw(",");
+      append_pair(devices[d]);
+    }
+    append_raw("]");
+  }
+
+  void null(std::string_view name) { append(name, "null"); }
+
+  void close() { append_raw("}}\n"); }
 
  private:
   template <typename T>
   void append(std::string_view name, const T& value) {
-    fmt::format_to(std::back_inserter(line_), "{}\"{}\":{}", first_ ? '{' : ',', name, value);
+    append_raw("{}\"{}\":{}", first_ ? '{' : ',', name, value);
     first_ = false;
+  }
+
+  void append_pair(const io::StorageTraffic& traffic) {
+    append_raw("[{},{}]", traffic.read_bytes, traffic.written_bytes);
+  }
+
+  template <typename... Args>
+  void append_raw(fmt::format_string<Args...> format, Args&&... args) {
+    fmt::format_to(std::back_inserter(line_), format, std::forward<Args>(args)...);
   }
 
   LineBuffer& line_;
@@ -66,6 +102,13 @@ void append_json_line(LineBuffer& line, const StepRecord& record) {
   object.field("host_peak_bytes", record.host_peak_bytes);
   object.field("nvme_read_bytes", of_step(record.nvme_read_bytes));
   object.field("nvme_written_bytes", of_step(record.nvme_written_bytes));
+  if (record.nvme_sums != nullptr) {
+    object.field("nvme_by_kind", record.nvme_sums->kinds);
+    object.field("nvme_by_device", std::span(record.nvme_sums->devices));
+  } else {
+    object.null("nvme_by_kind");
+    object.null("nvme_by_device");
+  }
   object.close();
 }
 

@@ -3,8 +3,18 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
+
+#include "io/storage.h"
+#include "offload/state_store.h"
 
 namespace strata::engine {
+
+// NVMe bytes of this rank since the start of the run.
+struct NvmeSums {
+  offload::KindTraffic kinds;
+  std::vector<io::StorageTraffic> devices;  // in the order of --nvme
+};
 
 struct StepRecord {
   std::int64_t step = 0;  // from 1; 0: before training (validation only)
@@ -22,7 +32,8 @@ struct StepRecord {
   std::int64_t host_peak_bytes = 0;
   std::int64_t nvme_read_bytes = 0;  // of this step
   std::int64_t nvme_written_bytes = 0;
-  bool skipped = false;  // non-finite gradients, --on-nonfinite skip
+  const NvmeSums* nvme_sums = nullptr;  // null: not known
+  bool skipped = false;                 // non-finite gradients, --on-nonfinite skip
 };
 
 }  // namespace strata::engine

@@ -14,8 +14,11 @@
 #include "engine/options/option_list.h"
 #include "engine/plan/plan_report.h"
 #include "engine/plan/run_setup.h"
+#include "engine/run/interrupt_watch.h"
+#include "engine/run/nvme_ledger.h"
 #include "engine/run/progress.h"
 #include "engine/run/run_folder.h"
+#include "engine/run/run_length.h"
 #include "engine/run/run_log.h"
 #include "engine/run/session.h"
 #include "engine/run/storage_check.h"
@@ -107,6 +110,7 @@ void print_start(const RunSetup& setup, const TrainingData& data, Session& sessi
   }
   text += labelled("binding", binding);
   if (session.storage() != nullptr) text += labelled("storage", session.storage()->description());
+  text += labelled("writes", NvmeLedger(setup, data, session.volume()).forecast_text());
   text += labelled("options", options_summary(setup.options));
   fmt::print("{}\n{}\n", text, plan_table(setup));
   std::fflush(stdout);
@@ -133,6 +137,7 @@ int run_train(const Options& options, Ranks& ranks, std::chrono::steady_clock::t
     folder->write_options(options);
     folder->write_plan(plan_json(prepared.setup).dump(2));
   });
+  const InterruptWatch interrupts(ranks.failure);
   // A rank that shares its host keeps to its cores, so that its memory is next to them.
   if (comm.topology().local_world_size > 1) stay_on(prepared.setup.cpus);
   Session session(prepared.setup, comm, ranks.failure);

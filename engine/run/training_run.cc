@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/options/count_text.h"
+#include "engine/run/run_length.h"
 #include "kernels/base/bytes.h"
 #include "kernels/base/error.h"
 #include "kernels/base/machine.h"
@@ -27,13 +28,6 @@ std::string loss_text(double loss) {
 
 }  // namespace
 
-std::int64_t step_count(const RunSetup& setup, const TrainingData& data) {
-  if (setup.options.steps > 0) return setup.options.steps;
-  const double sequences = setup.options.epochs * static_cast<double>(data.train_samples);
-  return static_cast<std::int64_t>(
-      std::ceil(sequences / static_cast<double>(setup.batch.global_batch)));
-}
-
 LrSchedule learning_rates(const Options& options, std::int64_t steps) {
   return LrSchedule(parse_lr_shape(options.lr_schedule), options.lr, options.min_lr,
                     parse_warmup(options.warmup, steps), steps);
@@ -51,7 +45,8 @@ TrainingRun::TrainingRun(const RunSetup& setup, const TrainingData& data, Sessio
       schedule_(learning_rates(setup.options, steps_)),
       order_(data.train_samples, setup.options.seed),
       bound_(step_bound(setup, session.rates())),
-      sampler_(trainer, setup.model.vocabulary, setup.batch.seq_len, setup.options.seed) {}
+      sampler_(trainer, setup.model.vocabulary, setup.batch.seq_len, setup.options.seed),
+      ledger_(setup, data, session.volume()) {}
 
 void TrainingRun::run() {
   if (data_.validation != nullptr) show_start();
@@ -72,6 +67,7 @@ void TrainingRun::show_start() {
   start.bound_s = bound_.seconds();
   start.device_peak_bytes = session_.device().device_budget().peak_bytes();
   start.host_peak_bytes = session_.device().host_budget().peak_bytes();
+  start.nvme_sums = ledger_.update(trainer_.state_traffic());
   if (output_.progress != nullptr) output_.progress->show(start);
   if (output_.log != nullptr) output_.log->write(start);
 }
@@ -110,7 +106,8 @@ void TrainingRun::after_step(std::int64_t step, const StepResult& result, double
   if (step > 1) trained_s_ += step_s;
   last_loss_ = result.loss;
   skipped_ += result.skipped ? 1 : 0;
-  if (evaluates(step)) record.val_loss = last_val_loss_ = evaluate();
+  if (evaluates(setup_, data_, step)) record.val_loss = last_val_loss_ = evaluate();
+  record.nvme_sums = ledger_.update(trainer_.state_traffic());
   if (output_.progress != nullptr) output_.progress->show(record);
   waiting_ = record;
   if (!trainer_.update_pending()) log_waiting();
@@ -119,17 +116,8 @@ void TrainingRun::after_step(std::int64_t step, const StepResult& result, double
   if (every > 0 && step % every == 0 && step != steps_) sample();
 }
 
-bool TrainingRun::evaluates(std::int64_t step) const {
-  if (data_.validation == nullptr) return false;
-  const std::int64_t every = setup_.options.eval_every;
-  return step == steps_ || (every > 0 && step % every == 0);
-}
-
 double TrainingRun::evaluate() {
-  // Not the micro-batch of this many ranks, so that the loss is of the same data on any number.
-  const std::int64_t wanted = setup_.options.eval_batches * setup_.options.micro_batch;
-  const std::int64_t all = data_.validation_samples;
-  return trainer_.evaluate(*data_.validation, wanted == 0 ? all : std::min(wanted, all));
+  return trainer_.evaluate(*data_.validation, evaluation_sequences(setup_, data_));
 }
 
 void TrainingRun::sample() {
@@ -146,6 +134,7 @@ void TrainingRun::log_waiting() {
     waiting_->nvme_read_bytes += update.read_bytes;
     waiting_->nvme_written_bytes += update.written_bytes;
   }
+  ledger_.update(trainer_.state_traffic());
   if (output_.log != nullptr) output_.log->write(*waiting_);
   waiting_.reset();
 }
@@ -154,6 +143,7 @@ void TrainingRun::finish() {
   trainer_.drain();
   log_waiting();
   if (setup_.options.sample_tokens > 0) sample();
+  ledger_.update(trainer_.state_traffic());
   if (output_.progress != nullptr) {
     output_.progress->result(setup_.options.json ? summary_json() : summary_text());
   }
@@ -188,6 +178,7 @@ std::string TrainingRun::summary_json() const {
                          {"resident_peak_bytes", peak_resident_bytes()},
                          {"nvme_read_bytes", nvme.read_bytes},
                          {"nvme_written_bytes", nvme.written_bytes},
+                         {"nvme", ledger_.summary_json(seconds_since(started_))},
                          {"mean_step_s", mean_step_s()},
                          {"bound_s", bound_.seconds()},
                          {"wall_s", seconds_since(started_)}})
@@ -218,14 +209,15 @@ std::string TrainingRun::summary_text() const {
       "  device memory    {} peak of {} budget{}\n"
       "  host memory      {} peak of {} budget{}; process {} resident at most\n"
       "  NVMe             {} held; {} read and {} written, start and evaluation included{}\n"
+      "{}"
       "  step             {}\n"
       "  time             {:.0f} s from the start for {}, evaluation and samples",
       losses, format_bytes(device.peak_bytes()), format_bytes(device.capacity_bytes()), whose,
       format_bytes(host.peak_bytes()), format_bytes(host.capacity_bytes()), whose,
       format_bytes(peak_resident_bytes()),
       format_bytes(setup_.plan.total_bytes(offload::Tier::nvme)), format_bytes(nvme.read_bytes),
-      format_bytes(nvme.written_bytes), whose, step, seconds_since(started_),
-      count_text(steps_, "step"));
+      format_bytes(nvme.written_bytes), whose, ledger_.summary_text(seconds_since(started_)), step,
+      seconds_since(started_), count_text(steps_, "step"));
 }
 
 }  // namespace strata::engine

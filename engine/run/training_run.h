@@ -10,6 +10,7 @@
 #include "engine/data/training_data.h"
 #include "engine/plan/bound.h"
 #include "engine/plan/run_setup.h"
+#include "engine/run/nvme_ledger.h"
 #include "engine/run/progress.h"
 #include "engine/run/run_folder.h"
 #include "engine/run/run_log.h"
@@ -27,9 +28,6 @@ struct RunOutput {
   RunLog* log = nullptr;
   RunFolder* folder = nullptr;
 };
-
-// Steps of the whole run: --steps, or what --epochs come to.
-std::int64_t step_count(const RunSetup& setup, const TrainingData& data);
 
 // The learning rate of each of `steps` steps. Throws ConfigError when --warmup is longer than that.
 LrSchedule learning_rates(const Options& options, std::int64_t steps);
@@ -58,7 +56,6 @@ class TrainingRun {
   double mean_step_s() const;
   std::string summary_text() const;
   std::string summary_json() const;
-  bool evaluates(std::int64_t step) const;
 
   const RunSetup& setup_;
   const TrainingData& data_;
@@ -71,6 +68,7 @@ class TrainingRun {
   SampleOrder order_;
   StepBound bound_;
   Sampler sampler_;
+  NvmeLedger ledger_;
   std::optional<StepRecord> waiting_;  // its update is not complete yet
   std::optional<double> first_val_loss_;
   std::optional<double> last_val_loss_;

@@ -24,9 +24,22 @@ using test::TemporaryFolder;
 
 using Json = nlohmann::ordered_json;
 
+constexpr int kDrivesMax = 32;  // of a line without allocation
+
 // Every number as long as it gets.
-StepRecord longest_record() {
+NvmeSums longest_sums() {
+  constexpr io::StorageTraffic kLongest{std::numeric_limits<std::int64_t>::min(),
+                                        std::numeric_limits<std::int64_t>::min()};
+  NvmeSums sums;
+  sums.kinds.states.fill(kLongest);
+  sums.kinds.activations = kLongest;
+  sums.devices.assign(kDrivesMax, kLongest);
+  return sums;
+}
+
+StepRecord longest_record(const NvmeSums& sums) {
   StepRecord record;
+  record.nvme_sums = &sums;
   record.step = std::numeric_limits<std::int64_t>::max();
   record.epoch = record.loss = record.lr = -std::numeric_limits<double>::denorm_min();
   record.val_loss = record.grad_norm = -2.2250738585072014e-308;
@@ -56,8 +69,15 @@ TEST(RunLog, WritesExactlyTheDocumentedFields) {
   record.host_peak_bytes = 2;
   record.nvme_read_bytes = 3;
   record.nvme_written_bytes = 4'000'000'000'000;
+  NvmeSums sums;
+  for (int k = 0; k < offload::kStateKinds; ++k) sums.kinds.states[k] = {10 + k, 20 + k};
+  sums.kinds.activations = {30, 31};
+  sums.devices = {{40, 41}, {42, 43}};
+  record.nvme_sums = &sums;
   RunLog({folder.path("log.jsonl")}).write(record);
 
+  const Json by_kind = {{"weights", {10, 20}}, {"remainder", {11, 21}}, {"moment1", {12, 22}},
+                        {"moment2", {13, 23}}, {"gradients", {14, 24}}, {"activations", {30, 31}}};
   const Json expected = {{"step", 3},
                          {"epoch", 0.25},
                          {"loss", 0.1},
@@ -72,7 +92,9 @@ TEST(RunLog, WritesExactlyTheDocumentedFields) {
                          {"device_peak_bytes", 1},
                          {"host_peak_bytes", 2},
                          {"nvme_read_bytes", 3},
-                         {"nvme_written_bytes", 4'000'000'000'000}};
+                         {"nvme_written_bytes", 4'000'000'000'000},
+                         {"nvme_by_kind", by_kind},
+                         {"nvme_by_device", Json::parse("[[40,41],[42,43]]")}};
   EXPECT_EQ(Json::parse(contents_of(folder.path("log.jsonl"))), expected);
 }
 
@@ -84,7 +106,8 @@ TEST(RunLog, WhatIsAbsentUnknownOrNotFiniteIsNull) {
   record.grad_norm = std::numeric_limits<double>::infinity();
   RunLog({folder.path("log.jsonl")}).write(record);
   const Json line = Json::parse(contents_of(folder.path("log.jsonl")));
-  for (const char* name : {"loss", "val_loss", "grad_norm", "bound_s"}) {
+  for (const char* name :
+       {"loss", "val_loss", "grad_norm", "bound_s", "nvme_by_kind", "nvme_by_device"}) {
     EXPECT_TRUE(line.at(name).is_null()) << name;
   }
   EXPECT_EQ(line.at("lr"), 0);
@@ -120,7 +143,8 @@ TEST(RunLog, AppendsToEveryFileLineByLine) {
 TEST(RunLog, AllocatesNothingEvenForTheLongestLine) {
   const TemporaryFolder folder;
   RunLog log({folder.path("log.jsonl")});
-  const StepRecord record = longest_record();
+  const NvmeSums sums = longest_sums();
+  const StepRecord record = longest_record(sums);
   const std::int64_t before = allocation_count;
   log.write(record);
   EXPECT_EQ(allocation_count, before);

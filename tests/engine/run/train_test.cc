@@ -156,7 +156,9 @@ TEST_F(TrainTest, LogHasALinePerStepWithItsFields) {
                                         "device_peak_bytes",
                                         "host_peak_bytes",
                                         "nvme_read_bytes",
-                                        "nvme_written_bytes"};
+                                        "nvme_written_bytes",
+                                        "nvme_by_kind",
+                                        "nvme_by_device"};
   for (int step = 0; step <= kSteps; ++step) {
     const json& line = lines[step];
     std::set<std::string> names;

@@ -1,0 +1,47 @@
+// InterruptWatch: SIGINT and SIGTERM as a failure of the run, so that it ends as after any other:
+// threads stop, exceptions unwind, and the files that are the run's own are deleted.
+//
+//   watching ──signal──▶ the run has failed ──second signal──▶ the process is killed
+//
+// Signals that were ignored before (nohup) stay ignored. The handler only wakes a thread. One at a
+// time in a process.
+#pragma once
+
+#include <signal.h>
+
+#include <array>
+#include <thread>
+
+#include "kernels/base/error.h"
+#include "kernels/base/failure_latch.h"
+
+namespace strata::engine {
+
+// The user, or whoever manages the job, ended the run.
+class Interrupted : public Error {
+ public:
+  explicit Interrupted(int signal);
+  int signal() const { return signal_; }
+
+ private:
+  int signal_;
+};
+
+class InterruptWatch {
+ public:
+  // `failure` must outlive it. Throws IoError when the system refuses.
+  explicit InterruptWatch(FailureLatch& failure);
+  ~InterruptWatch();
+  InterruptWatch(const InterruptWatch&) = delete;
+  InterruptWatch& operator=(const InterruptWatch&) = delete;
+
+ private:
+  static constexpr std::array<int, 2> kSignals = {SIGINT, SIGTERM};
+
+  void watch(FailureLatch& failure);
+
+  std::array<struct sigaction, kSignals.size()> before_{};
+  std::thread thread_;
+};
+
+}  // namespace strata::engine

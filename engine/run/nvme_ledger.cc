@@ -1,0 +1,162 @@
+#include "engine/run/nvme_ledger.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "engine/options/count_text.h"
+#include "engine/options/endurance.h"
+#include "engine/run/run_length.h"
+#include "kernels/base/bytes.h"
+
+namespace strata::engine {
+
+namespace {
+
+constexpr double kSecondsPerYear = 365.25 * 24 * 3600;
+
+struct Row {
+  const char* name;
+  io::StorageTraffic moved;
+};
+
+std::vector<Row> rows_of(const offload::KindTraffic& kinds) {
+  std::vector<Row> rows;
+  for (int k = 0; k < offload::kStateKinds; ++k) {
+    rows.push_back(
+        {name_of(static_cast<offload::StateKind>(k)), kinds.states[static_cast<std::size_t>(k)]});
+  }
+  rows.push_back({"activations", kinds.activations});
+  return rows;
+}
+
+nlohmann::json moved_json(const io::StorageTraffic& moved) {
+  return {{"read_bytes", moved.read_bytes}, {"written_bytes", moved.written_bytes}};
+}
+
+std::string share_text(double share) { return fmt::format("{:.2g}%", 100 * share); }
+
+std::string endurance_text(std::int64_t bytes) {
+  return fmt::format("{:.6g} TBW", static_cast<double>(bytes) / 1e12);
+}
+
+}  // namespace
+
+NvmeLedger::NvmeLedger(const RunSetup& setup, const TrainingData& data, const io::Volume* volume)
+    : volume_(volume),
+      ranks_(setup.topology.local_world_size),
+      steps_(step_count(setup, data)),
+      evaluations_(evaluation_count(setup, data)),
+      forecast_(forecast_writes(setup, evaluation_sequences(setup, data))) {
+  if (volume == nullptr) return;
+  const auto devices = static_cast<std::size_t>(volume->devices());
+  const std::vector<std::int64_t> endurance =
+      parse_endurance(setup.options.nvme_endurance, devices);
+  std::int64_t stripes = 0;
+  for (int d = 0; d < volume->devices(); ++d) stripes += volume->share(d).stripes;
+  for (int d = 0; d < volume->devices(); ++d) {
+    Drive drive;
+    drive.path = volume->device_path(d);
+    drive.share = static_cast<double>(volume->share(d).stripes) / static_cast<double>(stripes);
+    if (!endurance.empty()) drive.endurance_bytes = endurance[static_cast<std::size_t>(d)];
+    drives_.push_back(std::move(drive));
+  }
+  sums_.devices.resize(devices);
+}
+
+const NvmeSums* NvmeLedger::update(const offload::KindTraffic& kinds) {
+  if (volume_ == nullptr) return nullptr;
+  sums_.kinds = kinds;
+  for (std::size_t d = 0; d < sums_.devices.size(); ++d) {
+    sums_.devices[d] = volume_->device_traffic(static_cast<int>(d));
+  }
+  return &sums_;
+}
+
+double NvmeLedger::life_share(const Drive& drive, double written_bytes) const {
+  return ranks_ * written_bytes / static_cast<double>(drive.endurance_bytes);
+}
+
+double NvmeLedger::life_years(const Drive& drive, std::int64_t written_bytes, double run_s) const {
+  return run_s / life_share(drive, static_cast<double>(written_bytes)) / kSecondsPerYear;
+}
+
+io::StorageTraffic NvmeLedger::other() const {
+  io::StorageTraffic other;
+  for (const io::StorageTraffic& device : sums_.devices) {
+    other.read_bytes += device.read_bytes;
+    other.written_bytes += device.written_bytes;
+  }
+  for (const Row& row : rows_of(sums_.kinds)) {
+    other.read_bytes -= row.moved.read_bytes;
+    other.written_bytes -= row.moved.written_bytes;
+  }
+  return other;
+}
+
+std::string NvmeLedger::forecast_text() const {
+  if (volume_ == nullptr) return "";
+  const std::int64_t total_bytes = forecast_.total_bytes(steps_, evaluations_);
+  std::string text = fmt::format("{} to NVMe in all{}: {} at the start, {} in each of {}",
+                                 format_bytes(total_bytes), ranks_ > 1 ? " by each rank" : "",
+                                 format_bytes(forecast_.start_bytes),
+                                 format_bytes(forecast_.step_bytes), count_text(steps_, "step"));
+  if (forecast_.evaluation_bytes > 0) {
+    text += fmt::format(", {} in each of {}", format_bytes(forecast_.evaluation_bytes),
+                        count_text(evaluations_, "evaluation"));
+  }
+  for (const Drive& drive : drives_) {
+    if (drive.endurance_bytes == 0) continue;
+    const double bytes = drive.share * static_cast<double>(total_bytes);
+    text += fmt::format("\n{} of the life of {} ({})", share_text(life_share(drive, bytes)),
+                        drive.path, endurance_text(drive.endurance_bytes));
+  }
+  return text;
+}
+
+std::string NvmeLedger::summary_text(double run_s) const {
+  if (volume_ == nullptr) return "";
+  std::string text = fmt::format("  {:<24}{:>12}{:>12}\n", "NVMe bytes", "read", "written");
+  const auto add = [&](const std::string& name, const io::StorageTraffic& moved) {
+    if (moved.read_bytes == 0 && moved.written_bytes == 0) return;
+    text += fmt::format("    {:<22}{:>12}{:>12}\n", name, format_bytes(moved.read_bytes),
+                        format_bytes(moved.written_bytes));
+  };
+  for (const Row& row : rows_of(sums_.kinds)) add(row.name, row.moved);
+  add("measuring, store header", other());
+  for (std::size_t d = 0; d < drives_.size(); ++d) {
+    const Drive& drive = drives_[d];
+    add("in " + drive.path, sums_.devices[d]);
+    if (drive.endurance_bytes == 0) continue;
+    const std::int64_t written_bytes = sums_.devices[d].written_bytes;
+    text +=
+        fmt::format("      {} of its life ({}), which at this rate would be {:.2g} years\n",
+                    share_text(life_share(drive, static_cast<double>(written_bytes))),
+                    endurance_text(drive.endurance_bytes), life_years(drive, written_bytes, run_s));
+  }
+  return text;
+}
+
+nlohmann::json NvmeLedger::summary_json(double run_s) const {
+  if (volume_ == nullptr) return {};
+  nlohmann::json json;
+  json["planned_written_bytes"] = forecast_.total_bytes(steps_, evaluations_);
+  for (const Row& row : rows_of(sums_.kinds)) json["by_kind"][row.name] = moved_json(row.moved);
+  json["by_kind"]["other"] = moved_json(other());
+  for (std::size_t d = 0; d < drives_.size(); ++d) {
+    const Drive& drive = drives_[d];
+    nlohmann::json entry = moved_json(sums_.devices[d]);
+    entry["path"] = drive.path;
+    if (drive.endurance_bytes > 0) {
+      const std::int64_t written_bytes = sums_.devices[d].written_bytes;
+      entry["endurance_bytes"] = drive.endurance_bytes;
+      entry["life_share"] = life_share(drive, static_cast<double>(written_bytes));
+      entry["life_years"] = life_years(drive, written_bytes, run_s);
+    }
+    json["by_device"].push_back(std::move(entry));
+  }
+  return json;
+}
+
+}  // namespace strata::engine
