@@ -39,6 +39,7 @@ ActivationStore::ActivationStore(StateStore& store, Device& device, Stream& comp
     slot.released = device.make_event();
     if (plan_.activations == Tier::nvme) {
       slot.staging = device.allocate_pinned("activation staging", plan_.record_slot_bytes);
+      store_.register_memory(slot.staging.span());
     }
   }
 }

@@ -39,6 +39,7 @@ WeightStreamer::WeightStreamer(StateStore& store, Device& device, Stream& comput
   for (Staging& staging : staging_) {
     staging.buffer = device.allocate_pinned("weight staging",
                                             plan_.unit_elements_max / plan_.world_size * element);
+    store_.register_memory(staging.buffer.span());
     staging.copied = device.make_event();
   }
 }
