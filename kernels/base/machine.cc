@@ -161,6 +161,15 @@ std::vector<int> allowed_cpus() {
   return cpus;
 }
 
+ProcessorLayout processor_layout() {
+  const Topology topology;
+  const auto count = [&](hwloc_obj_type_t type) {
+    return ::hwloc_get_nbobjs_by_type(topology.get(), type);
+  };
+  return {count(HWLOC_OBJ_NUMANODE), count(HWLOC_OBJ_CORE), count(HWLOC_OBJ_PU),
+          static_cast<int>(allowed_processors().size())};
+}
+
 CpuShare cpu_share(int sharing_rank, int sharing_ranks) {
   STRATA_CHECK(sharing_rank >= 0 && sharing_rank < sharing_ranks, "rank {} of {}", sharing_rank,
                sharing_ranks);

@@ -16,6 +16,15 @@ std::string undo_default_binding();
 // Processors of this process's affinity mask, in hwloc's order (NUMA node, core).
 std::vector<int> allowed_cpus();
 
+// As hwloc sees the machine.
+struct ProcessorLayout {
+  int numa_nodes = 0;
+  int cores = 0;
+  int hardware_threads = 0;
+  int allowed = 0;  // hardware threads that this process may use
+};
+ProcessorLayout processor_layout();
+
 // Threads for this rank: the allowed processors, limited by the cgroup's CPU quota, divided over
 // `ranks` that share them (this rank is number `rank_of_sharing`); at least 1.
 struct CpuShare {

@@ -79,6 +79,9 @@ struct MpiOptions {
   std::int64_t piece_bytes = 2 << 20;
 };
 
+// Whether this build can run several ranks.
+bool has_mpi();
+
 // True when a launcher (mpirun, srun) started this process as one of several ranks.
 bool launched_by_mpi();
 

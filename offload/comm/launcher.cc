@@ -28,7 +28,11 @@ bool launched_by_mpi() {
          (ranks_in("SLURM_NTASKS") > 1 && has_pmi());
 }
 
-#ifndef STRATA_HAVE_MPI
+#ifdef STRATA_HAVE_MPI
+bool has_mpi() { return true; }
+#else
+bool has_mpi() { return false; }
+
 std::unique_ptr<Communicator> make_mpi_communicator(const MpiOptions&, FailureLatch&) {
   throw ConfigError(
       "this build is without MPI and trains on one rank: start it without mpirun or srun, or "
