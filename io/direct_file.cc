@@ -45,6 +45,7 @@ DirectFile::DirectFile(FileDescriptor descriptor, std::string directory, std::st
 }
 
 void DirectFile::preallocate(std::int64_t bytes) {
+  if (bytes == 0) return;
   // So that a fallocate bound to fail does not fill the disk first.
   const std::int64_t free_bytes = free_bytes_of(*this);
   if (free_bytes < bytes) throw_full(directory_, bytes, free_bytes);

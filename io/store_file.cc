@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "io/scratch_file.h"
 #include "io/transfer.h"
 #include "kernels/base/error.h"
 
@@ -65,7 +66,9 @@ DirectFile create_locked(const std::string& directory, const std::string& path) 
 }  // namespace
 
 StoreFile::StoreFile(const std::string& directory, const std::string& name)
-    : file_(create_locked(directory, directory + "/" + name)) {}
+    : file_(name.empty() ? open_scratch_file(directory)
+                         : create_locked(directory, directory + "/" + name)),
+      owned_(!name.empty()) {}
 
 StoreFile::StoreFile(const std::string& directory, const std::string& name, std::int64_t bytes)
     : StoreFile(directory, name) {

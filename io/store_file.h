@@ -18,7 +18,8 @@ namespace strata::io {
 class StoreFile {
  public:
   // Makes directory/name, which must not exist yet, open for direct I/O, locked, and with its
-  // blocks reserved; when that fails nothing is left behind. Throws ConfigError when the directory
+  // blocks reserved; when that fails nothing is left behind. Without a name it is a scratch file,
+  // which nobody else can see and nothing keeps. Throws ConfigError when the directory
   // cannot hold it, the file is there already (saying whether it is in use) or the disk is too
   // full; IoError when the system refuses something else.
   StoreFile(const std::string& directory, const std::string& name, std::int64_t bytes);
@@ -34,7 +35,7 @@ class StoreFile {
   StoreFile(const std::string& directory, const std::string& name);
 
   DirectFile file_;
-  bool owned_ = true;  // to be deleted
+  bool owned_;  // to be deleted
 };
 
 // A store file that another process made, to be looked at and perhaps removed.

@@ -10,7 +10,7 @@ namespace strata::io {
 namespace {
 
 constexpr int kRoundStripesMax = 128;
-constexpr std::int64_t kWeightMax = std::int64_t{1} << 48;
+constexpr std::int64_t kWeightMax = std::int64_t{1} << 50;
 
 // How much longer than in exact proportion the slowest directory takes for its part of a round.
 double slowdown(const std::vector<int>& counts, const std::vector<std::int64_t>& weights) {

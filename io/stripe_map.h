@@ -18,7 +18,7 @@ namespace strata::io {
 
 // What is dealt to a directory.
 struct StripeShare {
-  std::int64_t weight = 0;   // bytes per second, or anything in proportion to it: 1 to 2^48
+  std::int64_t weight = 0;   // bytes per second, or anything in proportion to it: 1 to 2^50
   std::int64_t stripes = 0;  // for which it has room; of a map that was dealt: that it holds
 };
 
