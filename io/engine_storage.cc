@@ -15,8 +15,10 @@ namespace strata::io {
 namespace {
 
 constexpr std::int64_t kPieceBytesLimit = kGiB;  // the kernel refuses a longer vector (EFAULT)
+constexpr std::size_t kBatchMax = 64;            // requests handed over, or completions taken
+constexpr std::uint64_t kSlotsMax = 1 << 16;     // a tag is its slot and a count of submissions
 constexpr std::chrono::milliseconds kRetryPause{1};
-// So that the reaper notices when a submission that the ring refused was the last in flight.
+// So that the reaper notices when a submission that the engine refused was the last in flight.
 constexpr std::int64_t kWaitMaxNs = 250'000'000;
 
 std::int64_t piece_bytes_max(const EngineStorageOptions& options) {
@@ -26,9 +28,9 @@ std::int64_t piece_bytes_max(const EngineStorageOptions& options) {
 }
 
 // What the kernel does with the buffer, said on this thread, for ThreadSanitizer.
-void annotate_transfer(Operation operation, AlignedSpan span) {
-  if (operation == Operation::flush) return;
-  if (operation == Operation::read) {
+void annotate_transfer(const Transfer& transfer) {
+  const AlignedSpan span = transfer.span();
+  if (transfer.operation() == Operation::read) {
     annotate_write(span.data(), span.bytes());
   } else {
     annotate_read(span.data(), span.bytes());
@@ -37,23 +39,37 @@ void annotate_transfer(Operation operation, AlignedSpan span) {
 
 }  // namespace
 
+class EngineStorage::SlotBatch {
+ public:
+  bool empty() const { return count_ == 0; }
+  bool full() const { return count_ == slots_.size(); }
+  void push(Slot& slot) { slots_[count_++] = &slot; }
+  std::span<Slot* const> span() const { return {slots_.data(), count_}; }
+
+ private:
+  std::array<Slot*, kBatchMax> slots_;
+  std::size_t count_ = 0;
+};
+
 EngineStorage::EngineStorage(EngineStorageOptions options, std::unique_ptr<Engine> engine,
                              Tracer* tracer)
     : options_(std::move(options)),
       timeout_ns_(std::chrono::nanoseconds(options_.timeout).count()),
       piece_bytes_max_(piece_bytes_max(options_)),
+      free_slots_wanted_(static_cast<std::size_t>(std::max(options_.queue_depth / 4, 1))),
       engine_(std::move(engine)),
-      tracer_(tracer) {
-  STRATA_CHECK(options_.queue_depth > 0 && options_.request_bytes_max > 0 && timeout_ns_ > 0);
+      tracer_(tracer),
+      slots_(static_cast<std::size_t>(options_.queue_depth)) {
+  STRATA_CHECK(options_.queue_depth > 0 && slots_.size() <= kSlotsMax);
+  STRATA_CHECK(options_.request_bytes_max > 0 && timeout_ns_ > 0);
   STRATA_CHECK(std::has_single_bit(static_cast<std::uint64_t>(options_.alignment_bytes)));
   STRATA_CHECK(options_.capacity_bytes % options_.alignment_bytes == 0);
   if (tracer_ != nullptr) {
     read_track_ = tracer_->add_track("nvme read");
     write_track_ = tracer_->add_track("nvme write");
   }
-  slots_.resize(static_cast<std::size_t>(options_.queue_depth));
   free_slots_.reserve(slots_.size());
-  for (Slot& slot : slots_) free_slots_.push_back(&slot);
+  for (std::size_t i = slots_.size(); i-- > 0;) free_slots_.push_back(&slots_[i]);
   reaper_ = std::thread([this] { reap(); });
   pthread_setname_np(reaper_.native_handle(), "nvme reaper");
 }
@@ -61,7 +77,7 @@ EngineStorage::EngineStorage(EngineStorageOptions options, std::unique_ptr<Engin
 EngineStorage::~EngineStorage() {
   {
     std::unique_lock lock(mutex_);
-    freed_.wait(lock, [&] { return in_flight_ == 0; });
+    idle_.wait(lock, [&] { return in_flight_ == 0; });
     stopping_ = true;
   }
   work_.notify_one();
@@ -69,15 +85,23 @@ EngineStorage::~EngineStorage() {
 }
 
 void EngineStorage::read(std::int64_t offset_bytes, AlignedSpan destination, IoGroup& group) {
-  split(Operation::read, offset_bytes, destination, group);
+  check_request(*this, offset_bytes, destination);
+  start({Operation::read, offset_bytes, destination, &group,
+         ceil_div(destination.bytes(), piece_bytes_max_)});
 }
 
 void EngineStorage::write(std::int64_t offset_bytes, AlignedSpan source, IoGroup& group) {
-  split(Operation::write, offset_bytes, source, group);
+  check_request(*this, offset_bytes, source);
+  start(
+      {Operation::write, offset_bytes, source, &group, ceil_div(source.bytes(), piece_bytes_max_)});
 }
 
 void EngineStorage::flush(IoGroup& group) {
-  start(Transfer(Operation::flush, 0, AlignedSpan(), options_.alignment_bytes), group);
+  start({Operation::flush, 0, AlignedSpan(), &group, 1});
+}
+
+std::string EngineStorage::description() const {
+  return fmt::format("{}, {}", engine_->description(), options_.description);
 }
 
 StorageTraffic EngineStorage::device_traffic(int /*device*/) const {
@@ -85,79 +109,171 @@ StorageTraffic EngineStorage::device_traffic(int /*device*/) const {
           written_bytes_.load(std::memory_order_relaxed)};
 }
 
-void EngineStorage::split(Operation operation, std::int64_t offset_bytes, AlignedSpan span,
-                          IoGroup& group) {
-  check_request(*this, offset_bytes, span);
-  for (std::int64_t begin = 0; begin < span.bytes(); begin += piece_bytes_max_) {
-    const std::int64_t bytes = std::min(piece_bytes_max_, span.bytes() - begin);
-    start(
-        Transfer(operation, offset_bytes + begin, span.sub(begin, bytes), options_.alignment_bytes),
-        group);
+void EngineStorage::start(Work work) {
+  while (work.pieces > 0) {
+    const SlotBatch slots = take_slots(work);
+    if (slots.empty()) {
+      work.group->add();
+      work.group->complete(failure_);  // set once, before take_slots() saw it
+      return;
+    }
+    for (const Slot* slot : slots.span()) annotate_transfer(slot->transfer);
+    hand_to_engine(slots);
   }
 }
 
-void EngineStorage::start(const Transfer& transfer, IoGroup& group) {
-  group.add();
-  Slot* slot = take_slot(transfer, group);
-  if (slot == nullptr) {
-    group.complete(failure_);  // set once, before take_slot() saw it
-    return;
-  }
-  annotate_transfer(transfer.operation(), transfer.span());
-  hand_to_engine(*slot);
-}
-
-EngineStorage::Slot* EngineStorage::take_slot(const Transfer& transfer, IoGroup& group) {
+EngineStorage::SlotBatch EngineStorage::take_slots(Work& work) {
+  SlotBatch taken;
   std::unique_lock lock(mutex_);
-  freed_.wait(lock, [&] { return failure_ || !free_slots_.empty(); });
-  if (failure_) return nullptr;
-  Slot* slot = free_slots_.back();
-  free_slots_.pop_back();
-  *slot = {transfer, &group, Tracer::now_ns(), SlotState::in_flight};
-  if (in_flight_++ == 0) work_.notify_one();
-  return slot;
+  freed_.wait(lock, [&] { return failure_ || !saturated_; });
+  if (failure_) return taken;
+  const std::int64_t now_ns = Tracer::now_ns();
+  while (work.pieces > 0 && !taken.full() && !free_slots_.empty()) {
+    Slot& slot = *free_slots_.back();
+    free_slots_.pop_back();
+    slot.transfer = next_piece(work);
+    slot.group = work.group;
+    slot.started_ns = now_ns;
+    renew_tag(slot);
+    taken.push(slot);
+  }
+  saturated_ = free_slots_.empty();
+  const auto count = static_cast<int>(taken.span().size());
+  work.group->add(count);
+  if (in_flight_ == 0) work_.notify_one();
+  in_flight_ += count;
+  return taken;
 }
 
-void EngineStorage::hand_to_engine(Slot& slot) {
-  const Transfer::Piece piece = slot.transfer.rest();
-  annotate_release(&slot);
-  const Engine::Request request{piece, tag_of(slot)};
-  const int error = engine_->submit({&request, 1}).error_number;
-  if (error == 0) return;
-  std::exception_ptr failure = std::make_exception_ptr(slot.transfer.failure(
-      options_.path, fmt::format("io_uring did not accept it: {}", errno_text(error))));
+Transfer EngineStorage::next_piece(Work& work) const {
+  const std::int64_t bytes = std::min(piece_bytes_max_, work.span.bytes());
+  const Transfer piece(work.operation, work.offset_bytes, work.span.sub(0, bytes),
+                       options_.alignment_bytes);
+  work.offset_bytes += bytes;
+  work.span = work.span.sub(bytes, work.span.bytes() - bytes);
+  --work.pieces;
+  return piece;
+}
+
+void EngineStorage::hand_to_engine(const SlotBatch& slots) {
+  std::array<Engine::Request, kBatchMax> requests;
+  std::size_t count = 0;
+  for (Slot* slot : slots.span()) {
+    requests[count++] = {slot->transfer.rest(), slot->tag.load(std::memory_order_relaxed)};
+    annotate_release(slot);
+  }
+  const auto [accepted, error_number] = engine_->submit({requests.data(), count});
+  if (accepted < count) abandon_refused(slots.span().subspan(accepted), error_number);
+}
+
+void EngineStorage::abandon_refused(std::span<Slot* const> slots, int error_number) {
   const std::lock_guard lock(mutex_);
-  if (slot.state == SlotState::in_flight) abandon(slot, std::move(failure));
+  for (Slot* slot : slots) {
+    if (!is_in_flight(*slot)) continue;  // overdue meanwhile
+    abandon(*slot, std::make_exception_ptr(slot->transfer.failure(
+                       options_.path,
+                       fmt::format("the system did not accept it: {}", errno_text(error_number)))));
+  }
 }
 
 void EngineStorage::reap() {
-  std::array<Engine::Completion, 64> completions;
+  std::array<Engine::Completion, kBatchMax> completions;
   try {
-    while (wait_for_work()) {
-      const std::size_t count = engine_->wait(completions, abandon_overdue());
-      for (std::size_t i = 0; i < count; ++i) on_completion(completions[i]);
+    while (const auto timeout = next_wait()) {
+      const std::size_t count = engine_->wait(completions, *timeout);
+      on_completions({completions.data(), count});
     }
   } catch (...) {
     abandon_all(std::current_exception());
   }
 }
 
-bool EngineStorage::wait_for_work() {
+std::optional<std::chrono::nanoseconds> EngineStorage::next_wait() {
   std::unique_lock lock(mutex_);
   work_.wait(lock, [&] { return in_flight_ > 0 || stopping_; });
-  return in_flight_ > 0;
+  if (in_flight_ == 0) return std::nullopt;
+  return abandon_overdue();
+}
+
+// Buffers are annotated before any lock is taken: a lock would order them after unrelated work of
+// the submitters' and hide a missing wait.
+void EngineStorage::on_completions(std::span<const Engine::Completion> completions) {
+  SlotBatch over;
+  SlotBatch unfinished;
+  bool pause = false;
+  for (const Engine::Completion& completion : completions) {
+    Slot* const slot = take_answered(completion.tag);
+    if (slot == nullptr) {
+      fail_stray();
+      continue;
+    }
+    const Transfer::Next next = slot->transfer.on_result(completion.result);
+    if (next == Transfer::Next::done || next == Transfer::Next::failed) {
+      conclude(*slot, next);
+      over.push(*slot);
+    } else {
+      pause |= next == Transfer::Next::retry;
+      renew_tag(*slot);
+      unfinished.push(*slot);
+    }
+  }
+  if (!over.empty()) finish(over);
+  if (pause) std::this_thread::sleep_for(kRetryPause);
+  if (!unfinished.empty()) hand_to_engine(unfinished);
+}
+
+EngineStorage::Slot* EngineStorage::take_answered(std::uint64_t tag) {
+  const std::uint64_t index = tag % kSlotsMax;
+  if (tag == 0 || index >= slots_.size()) return nullptr;
+  Slot& slot = slots_[index];
+  if (slot.tag.load(std::memory_order_relaxed) != tag) return nullptr;
+  annotate_acquire(&slot);
+  slot.tag.store(0, std::memory_order_relaxed);
+  return &slot;
+}
+
+void EngineStorage::renew_tag(Slot& slot) {
+  const auto index = static_cast<std::uint64_t>(&slot - slots_.data());
+  slot.tag.store(++slot.submissions * kSlotsMax + index, std::memory_order_relaxed);
+}
+
+void EngineStorage::conclude(Slot& slot, Transfer::Next next) {
+  annotate_transfer(slot.transfer);
+  if (next == Transfer::Next::failed) {
+    slot.failure = std::make_exception_ptr(slot.transfer.failure(options_.path));
+  } else {
+    count(slot);
+  }
+}
+
+void EngineStorage::count(const Slot& slot) {
+  if (slot.transfer.operation() == Operation::flush) return;
+  const bool is_read = slot.transfer.operation() == Operation::read;
+  const std::int64_t bytes = slot.transfer.bytes();
+  (is_read ? read_bytes_ : written_bytes_).fetch_add(bytes, std::memory_order_relaxed);
+  if (tracer_ == nullptr) return;
+  tracer_->record(is_read ? read_track_ : write_track_, is_read ? "read" : "write", slot.started_ns,
+                  Tracer::now_ns(), bytes);
+}
+
+void EngineStorage::finish(const SlotBatch& slots) {
+  const std::lock_guard lock(mutex_);
+  for (Slot* slot : slots.span()) {
+    free_slots_.push_back(slot);
+    slot->group->complete(std::exchange(slot->failure, nullptr));
+  }
+  if (saturated_ && free_slots_.size() >= free_slots_wanted_) {
+    saturated_ = false;
+    freed_.notify_all();
+  }
+  leave_flight(static_cast<int>(slots.span().size()));
 }
 
 std::chrono::nanoseconds EngineStorage::abandon_overdue() {
-  const std::lock_guard lock(mutex_);
-  if (in_flight_ == 0) return {};
-  Slot* oldest = nullptr;
-  for (Slot& slot : slots_) {
-    if (slot.state != SlotState::in_flight) continue;
-    if (oldest == nullptr || slot.started_ns < oldest->started_ns) oldest = &slot;
-  }
   const std::int64_t now_ns = Tracer::now_ns();
-  const std::int64_t left_ns = oldest->started_ns + timeout_ns_ - now_ns;
+  Slot* const oldest = oldest_in_flight();
+  const std::int64_t left_ns =
+      oldest == nullptr ? timeout_ns_ : oldest->started_ns + timeout_ns_ - now_ns;
   if (left_ns > 0) {
     overdue_since_ns_ = 0;
     return std::chrono::nanoseconds(std::min(left_ns, kWaitMaxNs));
@@ -170,93 +286,62 @@ std::chrono::nanoseconds EngineStorage::abandon_overdue() {
   abandon(*oldest, overdue_failure(*oldest, now_ns));
   for (Slot& slot : slots_) {
     const bool overdue = slot.started_ns + timeout_ns_ <= now_ns;
-    if (slot.state == SlotState::in_flight && overdue) abandon(slot, overdue_failure(slot, now_ns));
+    if (is_in_flight(slot) && overdue) abandon(slot, overdue_failure(slot, now_ns));
   }
   return {};
+}
+
+EngineStorage::Slot* EngineStorage::oldest_in_flight() {
+  Slot* oldest = nullptr;
+  for (Slot& slot : slots_) {
+    if (!is_in_flight(slot)) continue;
+    if (oldest == nullptr || slot.started_ns < oldest->started_ns) oldest = &slot;
+  }
+  return oldest;
 }
 
 std::exception_ptr EngineStorage::overdue_failure(const Slot& slot, std::int64_t now_ns) const {
   const std::string reason = fmt::format(
       "not completed after {:.1f} s (the limit is {:.1f} s, --io-timeout): the drive or its driver "
-      "is "
-      "stuck",
+      "is stuck",
       static_cast<double>(now_ns - slot.started_ns) * 1e-9,
       static_cast<double>(timeout_ns_) * 1e-9);
   return std::make_exception_ptr(slot.transfer.failure(options_.path, reason));
 }
 
-// The buffer is annotated before any lock is taken: a lock would order it after unrelated work of
-// the submitter's and hide a missing wait.
-void EngineStorage::on_completion(const Engine::Completion& completion) {
-  Slot& slot = slots_[completion.tag];
-  annotate_acquire(&slot);
-  if (slot.state == SlotState::abandoned) {
-    const std::lock_guard lock(mutex_);
-    release(slot);
-    return;
-  }
-  const Transfer::Next next = slot.transfer.on_result(completion.result);
-  if (next == Transfer::Next::resume || next == Transfer::Next::retry) {
-    if (next == Transfer::Next::retry) std::this_thread::sleep_for(kRetryPause);
-    hand_to_engine(slot);
-    return;
-  }
-  annotate_transfer(slot.transfer.operation(), slot.transfer.span());
-  if (next == Transfer::Next::failed) {
-    // A statement of its own: the exception shares its text with the temporary it is made from,
-    // which has to be gone before anyone can wait.
-    std::exception_ptr failure = std::make_exception_ptr(slot.transfer.failure(options_.path));
-    finish(slot, std::move(failure));
-  } else {
-    count(slot);
-    finish(slot, nullptr);
-  }
-}
-
-void EngineStorage::finish(Slot& slot, std::exception_ptr failure) {
-  IoGroup& group = *slot.group;
-  {
-    const std::lock_guard lock(mutex_);
-    --in_flight_;
-    release(slot);
-  }
-  group.complete(std::move(failure));
-}
-
-void EngineStorage::release(Slot& slot) {
-  slot.state = SlotState::free;
-  free_slots_.push_back(&slot);
-  freed_.notify_one();
-}
-
-void EngineStorage::abandon(Slot& slot, std::exception_ptr failure) {
-  if (!failure_) failure_ = failure;
-  slot.state = SlotState::abandoned;
-  --in_flight_;
-  freed_.notify_all();
-  slot.group->complete(std::move(failure));
+void EngineStorage::fail_stray() {
+  const std::lock_guard lock(mutex_);
+  if (failure_) return;
+  set_failure(std::make_exception_ptr(
+      IoError(fmt::format("{}: {} answered a request that is not in flight, or answered one twice: "
+                          "its results cannot be trusted",
+                          options_.path, engine_->description()))));
 }
 
 void EngineStorage::abandon_all(std::exception_ptr failure) {
   const std::lock_guard lock(mutex_);
-  if (!failure_) failure_ = failure;
+  set_failure(failure);
   for (Slot& slot : slots_) {
-    if (slot.state == SlotState::in_flight) abandon(slot, failure);
+    if (is_in_flight(slot)) abandon(slot, failure);
   }
 }
 
-void EngineStorage::count(const Slot& slot) {
-  const bool is_read = slot.transfer.operation() == Operation::read;
-  const std::int64_t bytes = slot.transfer.bytes();
-  if (slot.transfer.operation() == Operation::flush) return;
-  (is_read ? read_bytes_ : written_bytes_).fetch_add(bytes, std::memory_order_relaxed);
-  if (tracer_ == nullptr) return;
-  tracer_->record(is_read ? read_track_ : write_track_, is_read ? "read" : "write", slot.started_ns,
-                  Tracer::now_ns(), bytes);
+void EngineStorage::abandon(Slot& slot, std::exception_ptr failure) {
+  set_failure(failure);
+  slot.tag.store(0, std::memory_order_relaxed);
+  slot.group->complete(std::move(failure));
+  leave_flight(1);
 }
 
-std::uint64_t EngineStorage::tag_of(const Slot& slot) const {
-  return static_cast<std::uint64_t>(&slot - slots_.data());
+void EngineStorage::set_failure(std::exception_ptr failure) {
+  if (failure_) return;
+  failure_ = std::move(failure);
+  freed_.notify_all();
+}
+
+void EngineStorage::leave_flight(int slots) {
+  in_flight_ -= slots;
+  if (in_flight_ == 0) idle_.notify_one();
 }
 
 }  // namespace strata::io

@@ -1,18 +1,25 @@
-// EngineStorage: the Storage over an Engine: bounded slots, continuation of short transfers,
-// timeouts.
+// EngineStorage: the Storage over an Engine: bounded slots, batches, continuation of short
+// transfers, timeouts.
 //
-//   slot:  free ──submit──▶ in flight ──last completion──▶ free         (the group gets its result)
-//                               └──older than the timeout──▶ abandoned ──late completion──▶ free
+//   slot:  free ──submitted──▶ in flight ──last completion──▶ free     (the group gets its result)
+//                               │     └──short or interrupted──▶ in flight, under a new tag
+//                               └──older than the timeout, or refused──▶ abandoned  (for good)
 //
-// A submitter takes a slot (blocking while none is free) and submits; one reaper thread waits for
-// completions, submits what is left of short transfers, and completes groups. While nothing is in
-// flight it sleeps on a condition variable, otherwise in the kernel.
+// A submitter takes as many slots as are free and its request has pieces for, and hands them to the
+// engine in one call; while none is free it blocks until a quarter is, so that it is woken once and
+// not per slot. One reaper thread takes what has completed, submits what is left of short
+// transfers, and completes groups. While nothing is in flight it sleeps on a condition variable,
+// otherwise in the engine.
 //
 // A request older than the timeout (and a sixteenth of it, so that a process that was stopped first
 // sees the completions it slept through) fails its group and, for good, the storage: requests after
 // it fail at once, and those waiting for a slot stop waiting. The memory of an abandoned request
 // still belongs to the kernel, which may read or write it until the process has ended: its owner
 // must not use the buffer again and must end the run.
+//
+// Every submission has a tag of its own. A completion whose tag is not in flight changes no slot;
+// unless the storage has failed already (it may be the late one of an abandoned request), it fails
+// the storage, for such an engine cannot be trusted.
 //
 // Destruction waits for what is in flight, which the timeout bounds.
 #pragma once
@@ -23,6 +30,8 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -34,7 +43,7 @@
 namespace strata::io {
 
 struct EngineStorageOptions {
-  std::string description;
+  std::string description;              // what to say after the engine's: path, size
   std::string path;                     // for errors
   std::int64_t capacity_bytes = 0;      // a multiple of alignment_bytes
   std::int64_t alignment_bytes = 4096;  // a power of two
@@ -58,46 +67,65 @@ class EngineStorage : public Storage {
 
   std::int64_t capacity_bytes() const override { return options_.capacity_bytes; }
   std::int64_t alignment_bytes() const override { return options_.alignment_bytes; }
-  std::string description() const override { return options_.description; }
+  std::string description() const override;
   std::string device_path(int /*device*/) const override { return options_.path; }
   StorageTraffic device_traffic(int device) const override;
 
  private:
-  enum class SlotState : std::uint8_t { free, in_flight, abandoned };
-
-  // Filled under the lock; from Engine::submit() on the reaper's, except that `state` changes under
-  // the lock only.
+  // Filled under the lock, from Engine::submit() on the reaper's.
   struct Slot {
     Transfer transfer;
     IoGroup* group = nullptr;
+    std::exception_ptr failure;
     std::int64_t started_ns = 0;
-    SlotState state = SlotState::free;
+    std::uint64_t submissions = 0;      // so far
+    std::atomic<std::uint64_t> tag{0};  // of the submission in flight; 0: none is
+  };
+  class SlotBatch;
+  // What a submitter has still to start.
+  struct Work {
+    Operation operation;
+    std::int64_t offset_bytes;
+    AlignedSpan span;
+    IoGroup* group;
+    std::int64_t pieces;
   };
 
   // Submitters.
-  void split(Operation operation, std::int64_t offset_bytes, AlignedSpan span, IoGroup& group);
-  void start(const Transfer& transfer, IoGroup& group);
-  Slot* take_slot(const Transfer& transfer, IoGroup& group);  // null: the storage has failed
-  void hand_to_engine(Slot& slot);
+  void start(Work work);
+  SlotBatch take_slots(Work& work);  // empty: the storage has failed
+  Transfer next_piece(Work& work) const;
+  void hand_to_engine(const SlotBatch& slots);
+  void abandon_refused(std::span<Slot* const> slots, int error_number);
 
   // The reaper.
   void reap();
-  bool wait_for_work();
-  std::chrono::nanoseconds abandon_overdue();  // returns how long to wait before the next call
-  std::exception_ptr overdue_failure(const Slot& slot, std::int64_t now_ns) const;
-  void on_completion(const Engine::Completion& completion);
-  void finish(Slot& slot, std::exception_ptr failure);
+  std::optional<std::chrono::nanoseconds> next_wait();  // nothing: the storage is to end
+  void on_completions(std::span<const Engine::Completion> completions);
+  Slot* take_answered(std::uint64_t tag);  // null: no such submission is in flight
+  void conclude(Slot& slot, Transfer::Next next);
   void count(const Slot& slot);
+  void finish(const SlotBatch& slots);
+  std::exception_ptr overdue_failure(const Slot& slot, std::int64_t now_ns) const;
+  void fail_stray();
   void abandon_all(std::exception_ptr failure);
 
   // Under the lock.
-  void release(Slot& slot);
+  std::chrono::nanoseconds abandon_overdue();  // returns how long to wait before the next call
+  Slot* oldest_in_flight();                    // null: all have been answered
   void abandon(Slot& slot, std::exception_ptr failure);
-  std::uint64_t tag_of(const Slot& slot) const;
+  void set_failure(std::exception_ptr failure);
+  void leave_flight(int slots);
+
+  void renew_tag(Slot& slot);
+  static bool is_in_flight(const Slot& slot) {
+    return slot.tag.load(std::memory_order_relaxed) != 0;
+  }
 
   const EngineStorageOptions options_;
   const std::int64_t timeout_ns_;
   const std::int64_t piece_bytes_max_;
+  const std::size_t free_slots_wanted_;  // by a submitter that had to wait
   std::unique_ptr<Engine> engine_;
   Tracer* tracer_;
   int read_track_ = 0;
@@ -107,9 +135,11 @@ class EngineStorage : public Storage {
 
   std::mutex mutex_;
   std::condition_variable work_;   // the reaper: something is in flight, or it is to stop
-  std::condition_variable freed_;  // submitters and the destructor: a slot came free, or a failure
+  std::condition_variable freed_;  // submitters: slots came free, or a failure
+  std::condition_variable idle_;   // the destructor: nothing is in flight
   std::vector<Slot> slots_;
   std::vector<Slot*> free_slots_;
+  bool saturated_ = false;  // no slot was free, and not enough are yet
   int in_flight_ = 0;
   bool stopping_ = false;
   std::exception_ptr failure_;         // of the storage; every later request gets it

@@ -25,9 +25,9 @@ bool IoGroup::pending() const {
   return pending_ > 0;
 }
 
-void IoGroup::add() {
+void IoGroup::add(int requests) {
   const std::lock_guard lock(mutex_);
-  ++pending_;
+  pending_ += requests;
 }
 
 // Notifies under the lock: once it is released the waiter may destroy the group.
@@ -40,6 +40,10 @@ void IoGroup::complete(std::exception_ptr failure) {
 
 void IoGroup::wait_idle(std::unique_lock<std::mutex>& lock) {
   changed_.wait(lock, [&] { return pending_ == 0; });
+}
+
+std::string Storage::locate(std::int64_t offset_bytes) const {
+  return fmt::format("{} at offset {}", device_path(0), offset_bytes);
 }
 
 StorageTraffic Storage::traffic() const {

@@ -41,7 +41,7 @@ class IoGroup {
   bool pending() const;
 
   // For Storage implementations.
-  void add();
+  void add(int requests = 1);
   void complete(std::exception_ptr failure);
 
  private:
@@ -78,6 +78,8 @@ class Storage {
   virtual int devices() const { return 1; }
   // The directory or file of a device: for errors, reports and the ledger.
   virtual std::string device_path(int device) const = 0;
+  // Where a byte of the storage lies, for errors: "FILE at offset 4096".
+  virtual std::string locate(std::int64_t offset_bytes) const;
   // Bytes of completed requests since construction, of a device or of all.
   virtual StorageTraffic device_traffic(int device) const = 0;
   StorageTraffic traffic() const;

@@ -226,7 +226,7 @@ TEST_F(EngineStorageTest, ARefusedSubmissionFailsItsGroup) {
   engine_->refuse_with(EBADF);
   const std::string failure = write_failure(8192, written_.span(0, 4096));
   EXPECT_EQ(failure,
-            "write /nvme/state at offset 8192, 4096 bytes: io_uring did not accept it: Bad file "
+            "write /nvme/state at offset 8192, 4096 bytes: the system did not accept it: Bad file "
             "descriptor (errno 9)");
 }
 
