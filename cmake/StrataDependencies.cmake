@@ -9,6 +9,7 @@ find_package(dnnl REQUIRED)
 find_package(OpenMP REQUIRED COMPONENTS CXX)  # oneDNN's threads, which we switch off per thread
 pkg_check_modules(URING REQUIRED IMPORTED_TARGET liburing)
 pkg_check_modules(HWLOC REQUIRED IMPORTED_TARGET hwloc)
+pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 
 # Without MPI everything works on one rank.
 option(STRATA_MPI "Several ranks through MPI" ON)

@@ -1,77 +1,137 @@
 #include "offload/state_store.h"
 
+#include <algorithm>
+
 #include "kernels/base/bytes.h"
 #include "kernels/base/error.h"
 
 namespace strata::offload {
 
-StateStore::StateStore(const Plan& plan, Device& device, io::Storage* storage, WorkerSet&)
-    : plan_(plan), storage_(storage), offsets_(plan.units.size()) {
-  std::int64_t nvme_bytes = 0;
-  for (int k = 0; k < kStateKinds; ++k) {
+StateStore::StateStore(const Plan& plan, Device& device, io::Storage* storage, WorkerSet& workers)
+    : plan_(plan),
+      storage_(storage),
+      map_(store::map_extents(plan)),
+      resident_offsets_(plan.units.size()),
+      checksum_memory_(device.allocate_pinned("checksums", checksum_bytes(plan))),
+      checksums_(plan, checksum_memory_.span(), workers) {
+  for (std::size_t k = 0; k < kStateKinds; ++k) {
     const auto kind = static_cast<StateKind>(k);
-    std::array<std::int64_t, kTiers> used{};
+    std::int64_t device_bytes = 0;
+    std::int64_t host_bytes = 0;
     for (std::size_t u = 0; u < plan.units.size(); ++u) {
-      const Tier tier = plan.units[u].tier(kind);
-      std::int64_t& end = tier == Tier::nvme ? nvme_bytes : used[static_cast<std::size_t>(tier)];
-      offsets_[u][static_cast<std::size_t>(k)] = end;
+      if (plan.units[u].tier(kind) == Tier::nvme) continue;
+      std::int64_t& end = plan.units[u].tier(kind) == Tier::device ? device_bytes : host_bytes;
+      resident_offsets_[u][k] = end;
       end += plan.shard_bytes(plan.units[u], kind);
     }
-    if (used[0] > 0) {
-      device_[static_cast<std::size_t>(k)] = device.allocate(name_of(kind), used[0]);
-    }
-    if (used[1] > 0) {
-      host_[static_cast<std::size_t>(k)] = device.allocate_pinned(name_of(kind), used[1]);
-    }
+    if (device_bytes > 0) device_[k] = device.allocate(name_of(kind), device_bytes);
+    if (host_bytes > 0) host_[k] = device.allocate_pinned(name_of(kind), host_bytes);
   }
-  if (plan.activations == Tier::nvme) {
-    for (const std::int64_t bytes : plan.record_bytes) {
-      record_offsets_.push_back(nvme_bytes);
-      nvme_bytes += round_up(bytes, kPageBytes);
-    }
-  }
-  STRATA_CHECK(nvme_bytes == 0 || (storage != nullptr && storage->capacity_bytes() >= nvme_bytes));
+  STRATA_CHECK(map_.bytes == 0 || (storage != nullptr && storage->capacity_bytes() >= map_.bytes));
 }
 
 AlignedSpan StateStore::host(int unit, StateKind kind) const {
   STRATA_CHECK(tier(unit, kind) == Tier::host);
-  return host_[static_cast<std::size_t>(kind)].span(offset(unit, kind),
-                                                    plan_.shard_bytes(this->unit(unit), kind));
+  const auto k = static_cast<std::size_t>(kind);
+  return host_[k].span(resident_offsets_[static_cast<std::size_t>(unit)][k],
+                       plan_.shard_bytes(this->unit(unit), kind));
 }
 
 std::byte* StateStore::device(int unit, StateKind kind) const {
   STRATA_CHECK(tier(unit, kind) == Tier::device);
-  return device_[static_cast<std::size_t>(kind)].data() + offset(unit, kind);
+  const auto k = static_cast<std::size_t>(kind);
+  return device_[k].data() + resident_offsets_[static_cast<std::size_t>(unit)][k];
 }
 
 void StateStore::read(int unit, StateKind kind, std::int64_t offset_bytes, AlignedSpan destination,
                       VerifiedReads& reads) {
-  STRATA_CHECK(tier(unit, kind) == Tier::nvme);
-  storage_->read(offset(unit, kind) + offset_bytes, destination, reads.transfers_);
+  read({ChecksumTable::extent_of(unit, kind), offset_bytes, destination}, reads);
 }
 
 void StateStore::write(int unit, StateKind kind, std::int64_t offset_bytes, AlignedSpan source,
                        io::IoGroup& group) {
-  STRATA_CHECK(tier(unit, kind) == Tier::nvme);
-  storage_->write(offset(unit, kind) + offset_bytes, source, group);
+  write({ChecksumTable::extent_of(unit, kind), offset_bytes, source}, group);
 }
 
 void StateStore::read_record(int record, AlignedSpan destination, VerifiedReads& reads) {
-  storage_->read(record_offsets_[static_cast<std::size_t>(record)], destination, reads.transfers_);
+  read({ChecksumTable::extent_of_record(plan_, record), 0, destination}, reads);
 }
 
 void StateStore::write_record(int record, AlignedSpan source, io::IoGroup& group) {
-  storage_->write(record_offsets_[static_cast<std::size_t>(record)], source, group);
+  write({ChecksumTable::extent_of_record(plan_, record), 0, source}, group);
 }
 
-void VerifiedReads::wait() { transfers_.wait(); }
+void StateStore::read(const ExtentRange& range, VerifiedReads& reads) {
+  if (range.memory.bytes() == 0) return;
+  STRATA_CHECK(reads.count_ < VerifiedReads::kReadsMax);
+  reads.store_ = this;
+  reads.reads_[static_cast<std::size_t>(reads.count_++)] = range;
+  counter(range.extent).read_bytes += range.memory.bytes();
+  storage_->read(storage_offset(range.extent) + range.first_byte, range.memory, reads.transfers_);
+}
+
+void StateStore::write(const ExtentRange& range, io::IoGroup& group) {
+  if (range.memory.bytes() == 0) return;
+  checksums_.record(range);
+  counter(range.extent).written_bytes += range.memory.bytes();
+  storage_->write(storage_offset(range.extent) + range.first_byte, range.memory, group);
+}
+
+std::int64_t StateStore::storage_offset(int extent) const {
+  const auto e = static_cast<std::size_t>(extent);
+  const auto states = static_cast<std::size_t>(this->states());
+  const std::int64_t offset =
+      e < states ? map_.states[e / kStateKinds][e % kStateKinds] : map_.records.at(e - states);
+  STRATA_CHECK(offset != store::ExtentMap::kAbsent, "extent {} is not on NVMe", extent);
+  return offset;
+}
+
+StateStore::Counter& StateStore::counter(int extent) {
+  return traffic_[static_cast<std::size_t>(extent < states() ? extent % kStateKinds : kStateKinds)];
+}
+
+void StateStore::verify(std::span<const ExtentRange> reads) const {
+  const auto mismatch = checksums_.find_mismatch(reads);
+  if (!mismatch) return;
+  throw_error<IoError>(
+      "read {}: {} bytes in {} are not those that were written there; the drive or the way to it "
+      "damaged, lost or misplaced them: check its health and cables before using it again, and "
+      "start this run anew, on another directory of --nvme if it is not sound",
+      describe(*mismatch), mismatch->bytes,
+      storage_->locate(storage_offset(mismatch->extent) + mismatch->first_byte));
+}
+
+// "h.3, moment1, elements 262144 to 524287 of this rank's shard"
+std::string StateStore::describe(const ChecksumTable::Mismatch& mismatch) const {
+  const std::int64_t first = mismatch.first_byte;
+  if (mismatch.extent >= states()) {
+    return fmt::format("activation record {}, bytes {} to {}", mismatch.extent - states(), first,
+                       first + mismatch.bytes - 1);
+  }
+  const UnitPlan& unit = this->unit(mismatch.extent / kStateKinds);
+  const auto kind = static_cast<StateKind>(mismatch.extent % kStateKinds);
+  // Partial sums of gradients are whole shards of f32, whatever final ones are.
+  const bool partial_sum =
+      kind == StateKind::gradients && mismatch.transfer_bytes == unit.shard_elements * 4;
+  const std::int64_t block_elements =
+      partial_sum ? plan_.block_bytes(kind) / 4 : plan_.block_elements;
+  const std::int64_t first_element = first / plan_.block_bytes(kind) * block_elements;
+  const std::int64_t end = std::min(first_element + block_elements, unit.shard_elements);
+  return fmt::format("{}, {}, elements {} to {} of this rank's shard", unit.name, name_of(kind),
+                     first_element, end - 1);
+}
 
 void StateStore::register_memory(AlignedSpan memory) {
   if (storage_ != nullptr) storage_->register_memory(memory);
 }
 
-KindTraffic StateStore::traffic() const { return {}; }
+KindTraffic StateStore::traffic() const {
+  KindTraffic traffic;
+  for (std::size_t k = 0; k < kStateKinds; ++k) traffic.states[k] = traffic_[k].value();
+  traffic.activations = traffic_[kStateKinds].value();
+  return traffic;
+}
 
-std::int64_t checksum_bytes(const Plan&) { return 0; }
+std::int64_t checksum_bytes(const Plan& plan) { return ChecksumTable::bytes_needed(plan); }
 
 }  // namespace strata::offload

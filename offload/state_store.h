@@ -8,21 +8,27 @@
 // host memory apart from the data; what is read is checked against it when it is waited for
 // (VerifiedReads). So bytes that changed on the drive, a write that was lost and one that went to
 // another place end the run with an error that names them. Checksums are computed by the workers.
-// A transfer covers whole blocks, or goes to the end of what was last written.
+// A transfer covers whole blocks, or goes to the end of what was last written. Reading what was
+// never written is a programmer error.
 //
-// Thread contract: addresses are fixed after construction; transfers are as thread-safe as Storage.
-// Whoever reads a range has waited for the last write of it. Nothing here allocates after
-// construction.
+// Thread contract: addresses are fixed after construction; transfers are as thread-safe as Storage,
+// and not made from a worker's tile. Whoever reads a range has waited for the last write of it.
+// Nothing here allocates after construction.
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "io/storage.h"
 #include "kernels/base/worker_set.h"
 #include "kernels/device/device.h"
+#include "offload/checksum_table.h"
 #include "offload/plan.h"
+#include "offload/store/extent_map.h"
 #include "offload/verified_reads.h"
 
 namespace strata::offload {
@@ -63,20 +69,38 @@ class StateStore {
   KindTraffic traffic() const;
 
  private:
-  std::int64_t offset(int unit, StateKind kind) const {
-    return offsets_[static_cast<std::size_t>(unit)][static_cast<std::size_t>(kind)];
-  }
+  friend class VerifiedReads;
+  struct Counter {
+    std::atomic<std::int64_t> read_bytes{0};
+    std::atomic<std::int64_t> written_bytes{0};
+    io::StorageTraffic value() const { return {read_bytes, written_bytes}; }
+  };
+
+  void read(const ExtentRange& range, VerifiedReads& reads);
+  void write(const ExtentRange& range, io::IoGroup& group);
+  // Throws IoError for the first block that is not what was written.
+  void verify(std::span<const ExtentRange> reads) const;
+  std::string describe(const ChecksumTable::Mismatch& mismatch) const;
+
+  // In the storage.
+  std::int64_t storage_offset(int extent) const;
+  Counter& counter(int extent);
+  int states() const { return static_cast<int>(plan_.units.size()) * kStateKinds; }
+
   const Plan& plan_;
   io::Storage* storage_;
+  store::ExtentMap map_;
+  // Device and host states: one buffer per kind, and where each unit's shard lies in it.
   std::array<DeviceBuffer, kStateKinds> device_;
   std::array<PinnedBuffer, kStateKinds> host_;
-  std::vector<std::array<std::int64_t, kStateKinds>>
-      offsets_;  // in the buffer or storage of a tier
-  std::vector<std::int64_t> record_offsets_;
+  std::vector<std::array<std::int64_t, kStateKinds>> resident_offsets_;
+  PinnedBuffer checksum_memory_;
+  ChecksumTable checksums_;
+  std::array<Counter, kStateKinds + 1> traffic_;  // by kind; activations last
 };
 
-// Host memory for the checksums of everything that the plan could keep on NVMe; a planned buffer,
-// tag "checksums".
+// Host memory for the checksums of everything that the plan could keep on NVMe: a planned buffer,
+// tag "checksums". 0 when nothing can lie there.
 std::int64_t checksum_bytes(const Plan& plan);
 
 }  // namespace strata::offload

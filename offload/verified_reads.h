@@ -1,11 +1,13 @@
 // VerifiedReads: reads of a StateStore whose bytes are checked, block by block, when they are
 // waited for. Like an IoGroup it belongs to one waiting thread at a time.
+//
+//   idle ──StateStore::read(_record)──▶ pending ──wait(): arrived, then checked──▶ idle
 #pragma once
 
 #include <array>
-#include <cstdint>
 
 #include "io/storage.h"
+#include "offload/checksum_table.h"
 
 namespace strata::offload {
 
@@ -22,15 +24,10 @@ class VerifiedReads {
 
  private:
   friend class StateStore;
-  struct Read {
-    int extent = 0;
-    std::int64_t first_byte = 0;  // of the extent
-    AlignedSpan destination;
-  };
   const StateStore* store_ = nullptr;  // of the reads under way
-  io::IoGroup transfers_;
-  std::array<Read, kReadsMax> reads_;
+  std::array<ExtentRange, kReadsMax> reads_;
   int count_ = 0;
+  io::IoGroup transfers_;  // last: it waits for what is in flight
 };
 
 }  // namespace strata::offload

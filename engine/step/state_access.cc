@@ -15,22 +15,46 @@ using offload::Tier;
 
 namespace {
 
-constexpr std::int64_t kPieceElements = 256 * 1024;
 constexpr std::int64_t kTileElements = 16 * 1024;
 
-// What one piece of a shard is initialised to.
-struct Piece {
+// The kinds that a run begins with.
+constexpr std::array kLasting = {StateKind::weights, StateKind::remainder, StateKind::moment1,
+                                 StateKind::moment2};
+
+// The largest transfer that must be made in one.
+std::int64_t largest_block_bytes(const offload::Plan& plan) {
+  std::int64_t bytes = 0;
+  for (const offload::UnitPlan& unit : plan.units) {
+    for (const StateKind kind : kLasting) {
+      bytes = std::max(bytes, std::min(plan.shard_bytes(unit, kind), plan.block_bytes(kind)));
+    }
+  }
+  return bytes;
+}
+
+// What one block of a shard is initialised to.
+struct Block {
+  explicit Block(std::int64_t elements)
+      : master(static_cast<std::size_t>(elements)),
+        weight(master.size()),
+        remainder(master.size()),
+        zeros(master.size()) {}
   std::vector<float> master;
   std::vector<bf16> weight;
   std::vector<std::int16_t> remainder;
-  std::vector<float> zeros;
+  std::vector<float> zeros;  // of moments in any format
 };
 
 }  // namespace
 
 StateAccess::StateAccess(offload::StateStore& store, Device& device, AlignedSpan scratch)
     : store_(store), copies_(device.make_stream("state copy")) {
-  const auto count = static_cast<std::int64_t>(parts_.size());
+  if (scratch.bytes() == 0) return;
+  const std::int64_t block_bytes = largest_block_bytes(store.plan());
+  parts_used_ = std::min(parts_.size(), static_cast<std::size_t>(scratch.bytes() / block_bytes));
+  STRATA_CHECK(parts_used_ > 0, "{} bytes of scratch memory for blocks of {}", scratch.bytes(),
+               block_bytes);
+  const auto count = static_cast<std::int64_t>(parts_used_);
   const std::int64_t bytes = scratch.bytes() / count / kPageBytes * kPageBytes;
   for (std::int64_t i = 0; i < count; ++i) {
     parts_[static_cast<std::size_t>(i)].memory = scratch.sub(i * bytes, bytes);
@@ -38,10 +62,17 @@ StateAccess::StateAccess(offload::StateStore& store, Device& device, AlignedSpan
 }
 
 StateAccess::Part& StateAccess::take_part() {
-  Part& part = parts_[taken_++ % parts_.size()];
+  STRATA_CHECK(parts_used_ > 0, "no scratch memory for state outside host memory");
+  Part& part = parts_[taken_++ % parts_used_];
   part.writes.wait();
-  STRATA_CHECK(part.memory.bytes() > 0, "no scratch memory for state outside host memory");
   return part;
+}
+
+std::int64_t StateAccess::whole_blocks(StateKind kind, const Part& part, std::size_t left) const {
+  const std::int64_t block_bytes = store_.plan().block_bytes(kind);
+  const auto left_bytes = static_cast<std::int64_t>(left);
+  return left_bytes <= part.memory.bytes() ? left_bytes
+                                           : part.memory.bytes() / block_bytes * block_bytes;
 }
 
 void StateAccess::flush() {
@@ -59,8 +90,7 @@ void StateAccess::read(int unit, StateKind kind, std::int64_t offset_bytes,
   flush();
   while (!destination.empty()) {
     Part& part = take_part();
-    const auto bytes =
-        std::min<std::int64_t>(static_cast<std::int64_t>(destination.size()), part.memory.bytes());
+    const std::int64_t bytes = whole_blocks(kind, part, destination.size());
     const AlignedSpan piece = part.memory.sub(0, bytes);
     if (tier == Tier::nvme) {
       store_.read(unit, kind, offset_bytes, piece, part.reads);
@@ -84,8 +114,7 @@ void StateAccess::write(int unit, StateKind kind, std::int64_t offset_bytes,
   }
   while (!source.empty()) {
     Part& part = take_part();
-    const auto bytes =
-        std::min<std::int64_t>(static_cast<std::int64_t>(source.size()), part.memory.bytes());
+    const std::int64_t bytes = whole_blocks(kind, part, source.size());
     const AlignedSpan piece = part.memory.sub(0, bytes);
     std::memcpy(piece.data(), source.data(), static_cast<std::size_t>(bytes));
     if (tier == Tier::nvme) {
@@ -101,39 +130,43 @@ void StateAccess::write(int unit, StateKind kind, std::int64_t offset_bytes,
 
 void initialise_state(StateAccess& access, offload::StateStore& store, WorkerSet& workers,
                       const std::vector<models::UnitSpec>& units, std::uint64_t seed, int rank) {
-  const bool split = store.plan().dtypes.weights == Dtype::bf16;
-  Piece piece{std::vector<float>(kPieceElements), std::vector<bf16>(kPieceElements),
-              std::vector<std::int16_t>(kPieceElements), std::vector<float>(kPieceElements, 0.0f)};
+  const offload::Plan& plan = store.plan();
+  const bool split = plan.dtypes.weights == Dtype::bf16;
+  Block block(plan.block_elements);
   for (int u = 0; u < static_cast<int>(units.size()); ++u) {
     const std::int64_t shard = store.unit(u).shard_elements;
-    for (std::int64_t first = 0; first < shard; first += kPieceElements) {
-      const std::int64_t count = std::min(kPieceElements, shard - first);
+    for (std::int64_t first = 0; first < shard; first += plan.block_elements) {
+      const std::int64_t count = std::min(plan.block_elements, shard - first);
       workers.parallel_for(ceil_div(count, kTileElements), [&](std::int64_t tile, int) {
         const std::int64_t from = tile * kTileElements;
         const std::int64_t size = std::min(kTileElements, count - from);
         models::initial_values(units[static_cast<std::size_t>(u)], seed,
                                rank * shard + first + from,
-                               {piece.master.data() + from, static_cast<std::size_t>(size)});
+                               {block.master.data() + from, static_cast<std::size_t>(size)});
         for (std::int64_t i = from; i < from + size; ++i) {
           const auto index = static_cast<std::size_t>(i);
-          const SplitMaster master = split_master(piece.master[index]);
-          piece.weight[index] = master.weight;
-          piece.remainder[index] = master.remainder;
+          const SplitMaster master = split_master(block.master[index]);
+          block.weight[index] = master.weight;
+          block.remainder[index] = master.remainder;
         }
       });
       const auto put = [&](StateKind kind, const auto& values) {
-        const auto each = static_cast<std::int64_t>(sizeof(values[0]));
-        access.write(u, kind, first * each,
-                     std::as_bytes(std::span(values).first(static_cast<std::size_t>(count))));
+        if (plan.shard_bytes(store.unit(u), kind) == 0) return;
+        const auto bytes_of = [&](std::int64_t elements) {
+          return offload::state_bytes(kind, plan.dtypes, elements, plan.block_elements);
+        };
+        access.write(
+            u, kind, bytes_of(first),
+            std::as_bytes(std::span(values)).first(static_cast<std::size_t>(bytes_of(count))));
       };
       if (split) {
-        put(StateKind::weights, piece.weight);
-        put(StateKind::remainder, piece.remainder);
+        put(StateKind::weights, block.weight);
       } else {
-        put(StateKind::weights, piece.master);
+        put(StateKind::weights, block.master);
       }
-      put(StateKind::moment1, piece.zeros);
-      put(StateKind::moment2, piece.zeros);
+      put(StateKind::remainder, block.remainder);
+      put(StateKind::moment1, block.zeros);
+      put(StateKind::moment2, block.zeros);
     }
   }
   access.flush();

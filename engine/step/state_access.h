@@ -21,8 +21,8 @@ class StateAccess {
   // memory.
   StateAccess(offload::StateStore& store, Device& device, AlignedSpan scratch);
 
-  // Any range of a shard, in bytes. read() blocks until done; write() copies the source and goes on
-  // while NVMe writes: flush() waits for all of them.
+  // A range of a shard, in bytes: whole blocks, or up to the shard's end. read() blocks until done;
+  // write() copies the source and goes on while NVMe writes: flush() waits for all of them.
   void read(int unit, offload::StateKind kind, std::int64_t offset_bytes,
             std::span<std::byte> destination);
   void write(int unit, offload::StateKind kind, std::int64_t offset_bytes,
@@ -37,10 +37,13 @@ class StateAccess {
   };
   // The next part, idle.
   Part& take_part();
+  // What fits a part, of what is left to move.
+  std::int64_t whole_blocks(offload::StateKind kind, const Part& part, std::size_t left) const;
 
   offload::StateStore& store_;
   std::unique_ptr<Stream> copies_;
   std::array<Part, 4> parts_;
+  std::size_t parts_used_ = 0;
   std::size_t taken_ = 0;
 };
 

@@ -9,7 +9,7 @@ build_packages=(
   g++ make cmake pkg-config
   libfmt-dev nlohmann-json3-dev libcli11-dev libgtest-dev
   libtbb-dev libdnnl-dev opencl-headers ocl-icd-opencl-dev
-  liburing-dev libhwloc-dev libopenmpi-dev openmpi-bin
+  liburing-dev libhwloc-dev libxxhash-dev libopenmpi-dev openmpi-bin
 )
 
 say() { printf '%s\n' "$*" >&2; }
