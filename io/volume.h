@@ -1,9 +1,10 @@
 // Volume: one rank's space for state on NVMe, striped over files in one or several directories.
 //
 // In each directory it has one file, named, preallocated, opened O_DIRECT and locked while the
-// volume lives. A file begins with `metadata_bytes` that belong to whoever describes the volume
-// (offload/store); behind them lie this directory's stripes. The Storage interface is the striped
-// data; file(d) is the whole file of a directory, metadata included.
+// volume lives (store_file.h); or one without a name, which is gone however the process ends. A
+// file begins with `metadata_bytes` that belong to whoever describes the volume (offload/store);
+// behind them lie this directory's stripes. The Storage interface is the striped data; file(d) is
+// the whole file of a directory, metadata included.
 //
 // Stripes are dealt to directories in proportion to their bandwidth as long as they have room
 // (stripe_map.h), each through an engine of its own, so that the sum of the bandwidths is used.
@@ -19,6 +20,7 @@
 
 #include "io/engine_choice.h"
 #include "io/storage.h"
+#include "io/stripe_map.h"
 #include "kernels/base/trace.h"
 
 namespace strata::io {
@@ -35,7 +37,7 @@ std::string format_directories(const std::vector<VolumeDirectory>& directories);
 
 struct VolumeOptions {
   std::vector<VolumeDirectory> directories;
-  std::string file_name;            // the same in each directory
+  std::string file_name;            // the same in each directory; empty: files without a name
   std::int64_t capacity_bytes = 0;  // of the data
   std::int64_t metadata_bytes = 0;  // of each file, a multiple of 4,096
   std::int64_t stripe_bytes = 1 << 20;
@@ -45,19 +47,14 @@ struct VolumeOptions {
   std::chrono::milliseconds timeout{30000};
 };
 
-// How stripes were dealt, for the description of the volume in its files: enough to deal them again
-// (stripe_map.h with each directory's room as the stripes it holds).
-struct StripeShare {
-  std::int64_t weight = 0;   // bytes per second, or anything in proportion to it
-  std::int64_t stripes = 0;  // that the directory holds
-};
-
 class Volume : public Storage {
  public:
   // A whole file, metadata included. Its device_path() is the file's.
   virtual Storage& file(int device) = 0;
   virtual std::int64_t metadata_bytes() const = 0;
   virtual std::int64_t stripe_bytes() const = 0;
+  // How stripes were dealt, for the description of the volume in its files: enough to deal them
+  // again (stripe_map.h).
   virtual StripeShare share(int device) const = 0;
   // Leaves the files where they are when the volume ends.
   virtual void keep() noexcept = 0;

@@ -1,0 +1,102 @@
+#include "io/drive_rate.h"
+
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <memory>
+#include <system_error>
+
+#include "io/drive_space.h"
+#include "io/engine_storage.h"
+#include "io/scratch_file.h"
+#include "kernels/base/budget.h"
+#include "kernels/base/bytes.h"
+
+namespace strata::io {
+namespace {
+
+constexpr std::int64_t kFileBytesMax = 64 * kMiB;
+constexpr std::int64_t kWaveBytesMin = kMiB;
+constexpr std::int64_t kWaveBytesMax = 8 * kMiB;
+constexpr std::chrono::milliseconds kTimeMax{150};  // of writing, and of reading
+
+// Numbers that no drive can compress (the finalizer of splitmix64).
+void fill_at_random(AlignedSpan span) {
+  auto* words = span.as<std::uint64_t>();
+  for (std::int64_t i = 0; i < span.bytes() / 8; ++i) {
+    std::uint64_t x = static_cast<std::uint64_t>(i + 1) * 0x9E3779B97F4A7C15u;
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
+    words[i] = x ^ (x >> 31);
+  }
+}
+
+struct Passage {
+  std::int64_t bytes = 0;
+  double seconds = 0;
+  double rate() const { return static_cast<double>(bytes) / seconds; }
+};
+
+// In waves that grow, so that a slow drive is not waited for long.
+Passage move(Storage& storage, Operation operation, AlignedSpan buffer, std::int64_t bytes_max) {
+  using Clock = std::chrono::steady_clock;
+  const auto start = Clock::now();
+  Passage passage;
+  IoGroup group;
+  std::int64_t wave_bytes = kWaveBytesMin;
+  while (passage.bytes < bytes_max && Clock::now() - start < kTimeMax) {
+    const AlignedSpan span = buffer.sub(0, std::min(wave_bytes, bytes_max - passage.bytes));
+    if (operation == Operation::read) {
+      storage.read(passage.bytes, span, group);
+    } else {
+      storage.write(passage.bytes, span, group);
+    }
+    group.wait();
+    passage.bytes += span.bytes();
+    wave_bytes = std::min(2 * wave_bytes, kWaveBytesMax);
+  }
+  passage.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  return passage;
+}
+
+}  // namespace
+
+double measure_drive_rate(const std::string& directory, const DriveRateOptions& options) {
+  DirectFile file = open_scratch_file(directory);
+  const std::int64_t bytes =
+      std::min(kFileBytesMax, free_bytes_of(file) / 4 / kWaveBytesMin * kWaveBytesMin);
+  if (bytes == 0) return 0;
+  file.preallocate(bytes);
+  EngineStorage storage({.description = "",
+                         .path = file.path(),
+                         .capacity_bytes = bytes,
+                         .alignment_bytes = file.alignment_bytes(),
+                         .request_bytes_max = options.request_bytes_max,
+                         .queue_depth = options.queue_depth,
+                         .timeout = options.timeout},
+                        make_engine(options.engine, file.descriptor(), file.path(),
+                                    options.queue_depth, options.timeout),
+                        nullptr);
+  Budget budget("drive measurement", kWaveBytesMax);
+  const AlignedBuffer buffer(budget, "waves", kWaveBytesMax);
+  fill_at_random(buffer.span());
+  const Passage written = move(storage, Operation::write, buffer.span(), bytes);
+  const Passage read = move(storage, Operation::read, buffer.span(), written.bytes);
+  return 2 / (1 / written.rate() + 1 / read.rate());
+}
+
+std::string drive_of(const std::string& directory) {
+  namespace fs = std::filesystem;
+  struct stat status;
+  if (stat(directory.c_str(), &status) != 0) throw_directory_refused(directory, errno);
+  const std::string number = fmt::format("{}:{}", major(status.st_dev), minor(status.st_dev));
+  std::error_code ignored;  // file systems without a block device of their own are not there
+  const fs::path device = fs::canonical("/sys/dev/block/" + number, ignored);
+  if (device.empty()) return number;
+  return fs::exists(device / "partition", ignored) ? device.parent_path() : device;
+}
+
+}  // namespace strata::io

@@ -1,0 +1,13 @@
+// How a volume's stripes are dealt to its directories: by given or measured bandwidth, within the
+// space that is free.
+#pragma once
+
+#include "io/stripe_map.h"
+#include "io/volume.h"
+
+namespace strata::io {
+
+// Throws what check_directories() throws, IoError when a drive fails while it is measured.
+StripeMap deal_stripes(const VolumeOptions& options);
+
+}  // namespace strata::io
