@@ -2,6 +2,8 @@
 
 #include <optional>
 
+#include "engine/options/endurance.h"
+#include "io/volume.h"
 #include "kernels/base/bytes.h"
 #include "kernels/base/error.h"
 
@@ -53,11 +55,30 @@ void check_data(const Options& o) {
   }
 }
 
+// Runs `check`, whose errors then name the option.
+template <typename Check>
+void name_in_errors(const char* option, Check check) {
+  try {
+    check();
+  } catch (const ConfigError& e) {
+    throw_error<ConfigError>("--{}: {}", option, e.what());
+  }
+}
+
+void check_nvme(const Options& o) {
+  std::size_t directories = 1;  // the folder of --run
+  if (!o.nvme.empty()) {
+    name_in_errors("nvme", [&] { directories = io::parse_directories(o.nvme).size(); });
+  }
+  name_in_errors("nvme-endurance", [&] { parse_endurance(o.nvme_endurance, directories); });
+}
+
 void check_tiers(const Options& o) {
   require_at_least("device-memory", o.device_memory, std::int64_t{1});
   require_at_least("host-memory", o.host_memory, std::int64_t{1});
   require_at_least("prefetch", o.prefetch, 0);
-  require_at_least("chunk-size", o.chunk_size, 4 * kKiB);
+  require_at_least("chunk-size", o.chunk_size, kMiB);
+  check_nvme(o);
 }
 
 void check_batch(const Options& o) {
@@ -88,7 +109,10 @@ void check_optimizer(const Options& o) {
   require_within("weight-decay", o.weight_decay, 0, kRateMax);
   require_decay("beta1", o.beta1);
   require_decay("beta2", o.beta2);
-  require_positive("eps", o.eps);
+  require_positive("eps", o.eps);  // moments in bf16 and int8 may well be zero
+  if (o.optimizer == "lion" && o.eps != Options().eps) {
+    throw ConfigError("--eps has no meaning with --optimizer lion, which divides by nothing");
+  }
   require_at_least("clip-norm", o.clip_norm, 0.0);
 }
 

@@ -11,6 +11,7 @@
 #include "engine/options/option_help.h"
 #include "engine/options/option_list.h"
 #include "engine/options/option_parse.h"
+#include "kernels/base/bytes.h"
 #include "kernels/base/error.h"
 #include "tests/support/error_text.h"
 #include "tests/support/temporary_folder.h"
@@ -165,6 +166,7 @@ TEST(ParseOptions, BadValuesNameTheOption) {
   EXPECT_PRED2(mentions, parse_error({"--host-memory", "many"}), "--host-memory: ");
   EXPECT_EQ(parse_error({"--optimizer", "adamv"}),
             "--optimizer: 'adamv' is not one of adamw, adam, lion (did you mean 'adamw'?)");
+  EXPECT_PRED2(mentions, parse_error({"--io-engine", "io_uring"}), "--io-engine: 'io_uring'");
   EXPECT_PRED2(mentions, parse_error({"--warmup", "101%"}), "--warmup: '101%'");
   EXPECT_PRED2(mentions, parse_error({"--warmup", "-1"}), "--warmup: '-1'");
   EXPECT_PRED2(mentions, parse_error({"--sample-prompt", "\\x"}), "--sample-prompt: ");
@@ -191,7 +193,13 @@ TEST(CheckOptions, RefusesWhatIsOutOfRangeOrContradictory) {
       {"--device-memory", [](Options& o) { o.device_memory = 0; }},
       {"--host-memory", [](Options& o) { o.host_memory = 0; }},
       {"--prefetch", [](Options& o) { o.prefetch = -1; }},
-      {"--chunk-size", [](Options& o) { o.chunk_size = 4095; }},
+      {"--chunk-size", [](Options& o) { o.chunk_size = kMiB - 1; }},
+      {"--nvme: '/a,,/b'", [](Options& o) { o.nvme = "/a,,/b"; }},
+      {"--nvme: '/a=fast'", [](Options& o) { o.nvme = "/a=fast"; }},
+      {"--nvme: ", [](Options& o) { o.nvme = "/a,/b,/a"; }},
+      {"--nvme-endurance: '600'", [](Options& o) { o.nvme_endurance = "600"; }},
+      {"--nvme-endurance: 2 values",
+       [](Options& o) { o.nvme = "/a,/b,/c", o.nvme_endurance = "1TBW,2TBW"; }},
       {"--global-batch", [](Options& o) { o.global_batch = 0; }},
       {"--micro-batch", [](Options& o) { o.micro_batch = 0; }},
       {"--micro-batch", [](Options& o) { o.micro_batch = o.global_batch + 1; }},
@@ -207,6 +215,7 @@ TEST(CheckOptions, RefusesWhatIsOutOfRangeOrContradictory) {
       {"--beta1", [](Options& o) { o.beta1 = 1; }},
       {"--beta2", [](Options& o) { o.beta2 = -0.1; }},
       {"--eps", [](Options& o) { o.eps = 0; }},
+      {"--eps", [](Options& o) { o.optimizer = "lion", o.eps = 1e-6; }},
       {"--clip-norm", [](Options& o) { o.clip_norm = -1; }},
       {"--matmul-dtype", [](Options& o) { o.precision = "f32", o.matmul_dtype = "bf16"; }},
       {"--threads", [](Options& o) { o.threads = 0; }},
@@ -218,6 +227,10 @@ TEST(CheckOptions, RefusesWhatIsOutOfRangeOrContradictory) {
       {"--comm-timeout", [](Options& o) { o.comm_timeout = -1; }},
   };
   EXPECT_NO_THROW(check_options(valid_options()));
+  Options two_drives = valid_options();
+  two_drives.nvme = "/a=7GB/s,/b";
+  two_drives.nvme_endurance = "600TBW,1.2PBW";
+  EXPECT_NO_THROW(check_options(two_drives));
   for (const BadOptions& bad : cases) {
     Options options = valid_options();
     bad.spoil(options);
