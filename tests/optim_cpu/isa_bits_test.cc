@@ -3,94 +3,118 @@
 
 #include <algorithm>
 
+#include "optim_cpu/adam.h"
 #include "tests/optim_cpu/optim_testing.h"
 
 namespace strata::optim {
 namespace {
 
-const AdamStep kStep{
-    .learning_rate = 1e-3f, .weight_decay = 0.1f, .gradient_scale = 0.7f, .step = 3};
+StepSettings settings_of(const Form& form) {
+  return {.method = form.method, .gradient_scale = 0.7f, .step = 3, .seed = 5};
+}
+constexpr Group kGroup{1e-3f, 0.1f};
 
-enum class Form { split, f32 };
-
-void update(Form form, Dtype gradient, Arrays& arrays, std::int64_t begin, std::int64_t end,
-            Isa isa, Method method = Method::adamw) {
-  AdamStep step = kStep;
-  step.method = method;
-  const bool inside = form == Form::split
-                          ? adam_update(step, arrays.split(gradient, begin, end), isa)
-                          : adam_update(step, arrays.f32(gradient, begin, end), isa);
-  ASSERT_TRUE(inside);
+void update_part(const Form& form, Arrays& arrays, std::int64_t begin, std::int64_t end, Isa isa) {
+  ASSERT_TRUE(update(settings_of(form), kGroup, arrays.state(form, begin, end), isa));
 }
 
-template <typename Body>
-void for_each_form(const Body& body) {
-  for (const Form form : {Form::split, Form::f32}) {
-    for (const Dtype gradient : {Dtype::f32, Dtype::bf16}) body(form, gradient);
+// The smallest piece that a call may have.
+std::int64_t grain_of(const Form& form) {
+  return form.moments == MomentFormat::int8 ? kScaleElements : 1;
+}
+
+// In pieces of one grain, by scalar code. The vector body of a loop sees none of it.
+void update_in_grains(const Form& form, Arrays& arrays, std::int64_t begin, std::int64_t end) {
+  for (std::int64_t i = begin; i < end; i += grain_of(form)) {
+    update_part(form, arrays, i, std::min(end, i + grain_of(form)), Isa::scalar);
   }
 }
 
-TEST(IsaBits, AdamAtEveryShortLengthAndOffset) {
-  for_each_form([](Form form, Dtype gradient) {
-    for (std::int64_t elements = 0; elements <= 70; ++elements) {
-      const std::int64_t begin = elements % 17;
-      std::mt19937 random(static_cast<unsigned>(elements));
-      const Arrays start(elements + 40, random);
-      Arrays expected = start;
-      // One element per call: no vector body anywhere.
-      for (std::int64_t i = begin; i < begin + elements; ++i) {
-        update(form, gradient, expected, i, i + 1, Isa::scalar);
-      }
-      for (const Isa isa : supported_isas()) {
-        Arrays actual = start;
-        update(form, gradient, actual, begin, begin + elements, isa);
-        EXPECT_EQ(actual, expected) << name_of(isa) << ' ' << elements;  // the rest untouched, too
-      }
-    }
-  });
-}
-
-TEST(IsaBits, AdamInRandomSplits) {
-  constexpr std::int64_t kElements = 5000;
-  for_each_form([&](Form form, Dtype gradient) {
-    for (const Method method : {Method::adamw, Method::adam}) {
-      std::mt19937 random(11);
-      const Arrays start(kElements, random);
-      Arrays expected = start;
-      update(form, gradient, expected, 0, kElements, Isa::scalar, method);
-      for (const Isa isa : supported_isas()) {
-        Arrays actual = start;
-        for (std::int64_t begin = 0; begin < kElements;) {
-          const std::int64_t end =
-              std::min(kElements, begin + 1 + static_cast<std::int64_t>(random() % 700));
-          update(form, gradient, actual, begin, end, isa, method);
-          begin = end;
-        }
-        EXPECT_EQ(actual, expected) << name_of(isa);
-      }
-    }
-  });
-}
-
-TEST(IsaBits, AdamOnSubnormalAndHugeNumbers) {
-  constexpr std::int64_t kElements = 4000;
-  std::mt19937 random(13);
-  Arrays start(kElements, random);
-  start.moment1 = random_floats(kElements, 18, random);
-  start.moment2 = random_floats(kElements, 37, random);
-  start.gradient = random_floats(kElements, 18, random);
-  for (float& v : start.moment2) v = std::abs(v);
-  for (std::size_t i = 0; i < kElements; i += 3) start.moment2[i] = start.moment1[i] = 0;
+// Elements before and behind stay untouched, too.
+void expect_same_bits(const Form& form, std::int64_t begin, std::int64_t elements) {
+  std::mt19937 random(static_cast<unsigned>(elements));
+  const Arrays start(begin + elements + 40, random);
   Arrays expected = start;
-  (void)adam_update(kStep, expected.split(Dtype::f32, 0, kElements), Isa::scalar);
+  update_in_grains(form, expected, begin, begin + elements);
   for (const Isa isa : supported_isas()) {
     Arrays actual = start;
-    (void)adam_update(kStep, actual.split(Dtype::f32, 0, kElements), isa);
-    EXPECT_EQ(actual.weight, expected.weight) << name_of(isa);
-    EXPECT_EQ(actual.remainder, expected.remainder) << name_of(isa);
-    EXPECT_EQ(actual.moment1, expected.moment1) << name_of(isa);
-    EXPECT_EQ(actual.moment2, expected.moment2) << name_of(isa);
+    update_part(form, actual, begin, begin + elements, isa);
+    EXPECT_EQ(actual, expected) << form.text() << ' ' << name_of(isa) << ' ' << elements;
   }
+}
+
+TEST(IsaBits, EveryShortLengthAndOffset) {
+  for_each_form([](const Form& form) {
+    for (std::int64_t elements = 0; elements <= 257; ++elements) {
+      expect_same_bits(form, elements % 17 * grain_of(form), elements);
+    }
+  });
+}
+
+TEST(IsaBits, LengthsAroundPowersOfTwo) {
+  for_each_form([](const Form& form) {
+    for (std::int64_t power = 512; power <= 8192; power *= 2) {
+      for (const std::int64_t elements : {power - 1, power, power + 1}) {
+        expect_same_bits(form, power / 512 % 7 * grain_of(form), elements);
+      }
+    }
+  });
+}
+
+// Offsets of 0 to 31 elements from an allocation: every one within a 64-byte line, of every array.
+TEST(IsaBits, EveryMisalignment) {
+  for_each_form([](const Form& form) {
+    for (std::int64_t begin = 0; begin < 32; ++begin) {
+      expect_same_bits(form, begin * grain_of(form), 100);
+    }
+  });
+}
+
+TEST(IsaBits, RandomSplits) {
+  constexpr std::int64_t kElements = 5000;
+  for_each_form([&](const Form& form) {
+    std::mt19937 random(11);
+    const Arrays start(kElements, random);
+    Arrays expected = start;
+    update_part(form, expected, 0, kElements, Isa::scalar);
+    for (const Isa isa : supported_isas()) {
+      Arrays actual = start;
+      for (std::int64_t begin = 0; begin < kElements;) {
+        const auto grains = 1 + static_cast<std::int64_t>(random() % 700) / grain_of(form);
+        const std::int64_t end = std::min(kElements, begin + grains * grain_of(form));
+        update_part(form, actual, begin, end, isa);
+        begin = end;
+      }
+      EXPECT_EQ(actual, expected) << form.text() << ' ' << name_of(isa);
+    }
+  });
+}
+
+TEST(IsaBits, SubnormalAndHugeNumbers) {
+  constexpr std::int64_t kElements = 4096;
+  std::mt19937 random(13);
+  Arrays start(kElements, random);
+  std::vector<float> m = random_floats(kElements, 18, random);
+  std::vector<float> v = random_floats(kElements, 37, random);
+  for (float& x : v) x = std::min(std::abs(x), 3e38f);
+  for (std::size_t i = 0; i < kElements; i += 3) v[i] = m[i] = 0;
+  start.moment1 = MomentArrays(m);
+  start.moment2 = MomentArrays(v);
+  // Blocks of int8 of every size of numbers, down to subnormal ones and zeros.
+  for (std::size_t block = 0; block < start.moment1.scales.size(); ++block) {
+    const float size = block == 0 ? 0.0f : std::pow(10.0f, 5 * static_cast<float>(block) - 45);
+    start.moment1.scales[block] = start.moment2.scales[block] = size;
+  }
+  start.set_gradient(random_floats(kElements, 18, random));
+  for_each_form([&](const Form& form) {
+    Arrays expected = start;
+    (void)update(settings_of(form), kGroup, expected.state(form, 0, kElements), Isa::scalar);
+    for (const Isa isa : supported_isas()) {
+      Arrays actual = start;
+      (void)update(settings_of(form), kGroup, actual.state(form, 0, kElements), isa);
+      EXPECT_EQ(actual, expected) << form.text() << ' ' << name_of(isa);
+    }
+  });
 }
 
 TEST(IsaBits, SpansAtEveryShortLengthAndOffset) {

@@ -4,6 +4,7 @@
 #include <bit>
 #include <limits>
 
+#include "optim_cpu/adam.h"
 #include "tests/optim_cpu/optim_testing.h"
 
 namespace strata::optim {
