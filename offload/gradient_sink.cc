@@ -1,5 +1,7 @@
 #include "offload/gradient_sink.h"
 
+#include <utility>
+
 #include "kernels/base/error.h"
 
 namespace strata::offload {
@@ -50,6 +52,10 @@ float* GradientSink::open(int unit) {
 
 void GradientSink::close(const Contribution& contribution) {
   STRATA_CHECK(open_ >= 0);
+  if (plan_.units[static_cast<std::size_t>(contribution.unit)].frozen) {
+    next_ = std::exchange(open_, -1);
+    return;
+  }
   Slot& slot = slots_[static_cast<std::size_t>(open_)];
   compute_.record(*slot.filled);
   slot.busy = true;

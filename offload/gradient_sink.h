@@ -6,7 +6,8 @@
 // A slot holds a unit's whole gradient in f32. Closing it hands it to the thread "gradients": with
 // several ranks the parts are summed over ranks (in rank order), and this rank's shard is copied to
 // host memory that the consumer names; the slot is free again once that copy is done. A unit may
-// contribute several times before its gradient is final (several passes; a tied table).
+// contribute several times before its gradient is final (several passes; a tied table). The
+// gradient of a frozen unit goes nowhere: its slot is free as soon as it is closed.
 //
 // Streams: "reduce" (only with several ranks), "d2h".
 // Thread contract: open, close and drain are called by one thread; the consumer by "gradients".

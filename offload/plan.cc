@@ -7,6 +7,7 @@
 #include "kernels/base/error.h"
 #include "kernels/device/device.h"
 #include "offload/plan_traffic.h"
+#include "offload/state_store.h"
 
 namespace strata::offload {
 
@@ -62,6 +63,13 @@ class Planner {
 
   std::int64_t shard_elements_max() const { return plan_.unit_elements_max / input_.world_size; }
 
+  // 0: nothing waits between backward and the update.
+  std::int64_t gradient_element_bytes(const UnitSize& unit) const {
+    if (unit.frozen) return 0;
+    if (unit.gradient_contributions * input_.passes > 1) return 4;
+    return input_.update == UpdateTime::deferred ? bytes_of(input_.dtypes.gradients) : 0;
+  }
+
   void plan_units() {
     plan_.dtypes = input_.dtypes;
     plan_.world_size = input_.world_size;
@@ -76,20 +84,16 @@ class Planner {
       UnitPlan unit;
       unit.name = size.name;
       unit.elements = size.elements;
+      unit.frozen = size.frozen;
       unit.shard_elements =
           round_up(ceil_div(size.elements, input_.world_size), kShardAlignmentElements);
-      const int contributions = size.gradient_contributions * input_.passes;
-      if (contributions > 1) {
-        unit.gradient_element_bytes = 4;
-      } else if (input_.update == UpdateTime::deferred) {
-        unit.gradient_element_bytes = bytes_of(input_.dtypes.gradients);
-      }
+      unit.gradient_element_bytes = gradient_element_bytes(size);
       plan_.unit_elements_max =
           std::max(plan_.unit_elements_max, unit.shard_elements * input_.world_size);
       plan_.units.push_back(std::move(unit));
     }
     plan_.chunk_elements =
-        std::min(shard_elements_max(), round_up(input_.chunk_elements, kShardAlignmentElements));
+        std::min(shard_elements_max(), round_up(input_.chunk_elements, plan_.block_elements));
     plan_.weight_slots = input_.prefetch + 1;
   }
 
@@ -109,7 +113,11 @@ class Planner {
         plan_.weight_staging_slots * shard_elements_max() * weight_bytes);
     add(Tier::host, "optimizer staging", optimizer_buffer_bytes(plan_) * kOptimizerBuffers);
     add(Tier::host, "gradient staging", shard_elements_max() * 4);
+    add_checksums();
   }
+
+  // Once something may live on NVMe.
+  void add_checksums() { add(Tier::host, kChecksumsTag, checksum_bytes(plan_)); }
 
   void place_activations() {
     std::int64_t all = 0;
@@ -135,7 +143,9 @@ class Planner {
     plan_.record_slots = slots;
     add(Tier::device, "activation slots", in_slots);
     add(tier, "activations", all);
-    if (tier == Tier::nvme) add(Tier::host, "activation staging", in_slots);
+    if (tier != Tier::nvme) return;
+    add(Tier::host, "activation staging", in_slots);
+    if (!assume_staging_) add_checksums();
   }
 
   void place_states() {
@@ -182,14 +192,15 @@ bool all_states_in_host(const Plan& plan) {
 }  // namespace
 
 std::int64_t optimizer_buffer_bytes(const Plan& plan) {
-  std::int64_t bytes = 0;
-  for (const StateKind kind : {StateKind::remainder, StateKind::moment1, StateKind::moment2}) {
-    bytes += plan.chunk_elements * element_bytes(kind, plan.dtypes);
-  }
   // Deferred, the weights come with the gather; in backward, the gradients come with the call.
   const StateKind other =
       plan.update == UpdateTime::deferred ? StateKind::gradients : StateKind::weights;
-  return bytes + plan.chunk_elements * element_bytes(other, plan.dtypes);
+  std::int64_t bytes = 0;
+  for (const StateKind kind :
+       {StateKind::remainder, StateKind::moment1, StateKind::moment2, other}) {
+    bytes += plan.bytes_of_elements(kind, plan.chunk_elements);
+  }
+  return bytes;
 }
 
 PlanResult make_plan(const PlanInput& input) {
@@ -209,12 +220,17 @@ std::int64_t Plan::total_bytes(Tier tier) const {
 }
 
 std::int64_t Plan::shard_bytes(const UnitPlan& unit, StateKind kind) const {
-  return unit.shard_elements *
-         (kind == StateKind::gradients ? unit.gradient_element_bytes : element_bytes(kind, dtypes));
+  if (kind == StateKind::gradients) return unit.shard_elements * unit.gradient_element_bytes;
+  const bool is_moment = kind == StateKind::moment1 || kind == StateKind::moment2;
+  return unit.frozen && is_moment ? 0 : bytes_of_elements(kind, unit.shard_elements);
+}
+
+std::int64_t Plan::bytes_of_elements(StateKind kind, std::int64_t elements) const {
+  return state_bytes(kind, dtypes, elements, block_elements);
 }
 
 std::int64_t Plan::block_bytes(StateKind kind) const {
-  return state_bytes(kind, dtypes, block_elements, block_elements);
+  return bytes_of_elements(kind, block_elements);
 }
 
 std::vector<std::uint8_t> Plan::gathered_units() const {

@@ -24,7 +24,7 @@ struct UnitSize {
   std::string name;
   std::int64_t elements = 0;
   int gradient_contributions = 1;  // per pass: 2 for a tied table
-  bool frozen = false;             // never updated: no gradient, no moments
+  bool frozen = false;             // never updated: no gradient is kept, no moments
 };
 
 struct PlannedBuffer {
@@ -107,6 +107,8 @@ struct Plan {
   std::int64_t total_bytes(Tier tier) const;
   // Of one state of this rank's shard, as stored.
   std::int64_t shard_bytes(const UnitPlan& unit, StateKind kind) const;
+  // Of consecutive elements from a block's start on (state_bytes); gradients: of final ones.
+  std::int64_t bytes_of_elements(StateKind kind, std::int64_t elements) const;
   // Of one checksummed block of a state; gradients: of a final one.
   std::int64_t block_bytes(StateKind kind) const;
   // Per unit: whether it is gathered into a slot. Weights that live whole on the device are used
@@ -143,5 +145,7 @@ std::int64_t optimizer_buffer_bytes(const Plan& plan);
 inline constexpr int kGradientSlots = 2;
 inline constexpr int kGradientStagingSlots = 2;
 inline constexpr int kOptimizerBuffers = 3;
+// Of the host memory that holds checksums of what is on NVMe.
+inline constexpr const char* kChecksumsTag = "checksums";
 
 }  // namespace strata::offload

@@ -54,6 +54,7 @@ class TrafficCounter {
     const bool deferred = input_.update == UpdateTime::deferred;
     const Phase phase = deferred ? Phase::forward : Phase::backward;
     for (const UnitPlan& unit : plan_.units) {
+      if (unit.frozen) continue;
       for (const StateKind kind :
            {StateKind::weights, StateKind::remainder, StateKind::moment1, StateKind::moment2}) {
         const std::int64_t bytes = plan_.shard_bytes(unit, kind);
@@ -74,6 +75,7 @@ class TrafficCounter {
     PhaseTraffic& backward = traffic(Phase::backward);
     for (std::size_t i = 0; i < plan_.units.size(); ++i) {
       const UnitPlan& unit = plan_.units[i];
+      if (unit.frozen) continue;
       const int contributions = input_.units[i].gradient_contributions * input_.passes;
       const std::int64_t shard_bytes = unit.shard_elements * 4;
       backward.from_device_bytes += contributions * shard_bytes;

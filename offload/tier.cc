@@ -1,5 +1,9 @@
 #include "offload/tier.h"
 
+#include <algorithm>
+
+#include "kernels/base/aligned_buffer.h"
+#include "kernels/base/bytes.h"
 #include "kernels/base/error.h"
 
 namespace strata::offload {
@@ -15,24 +19,60 @@ const char* name_of(StateKind kind) {
   return kNames[static_cast<std::size_t>(kind)];
 }
 
+bool exists(StateKind kind, StateDtypes dtypes) {
+  switch (kind) {
+    case StateKind::remainder:
+      return dtypes.weights == Dtype::bf16;
+    case StateKind::moment2:
+      return dtypes.moment_count > 1;
+    default:
+      return true;
+  }
+}
+
 std::int64_t element_bytes(StateKind kind, StateDtypes dtypes) {
   switch (kind) {
     case StateKind::weights:
       return bytes_of(dtypes.weights);
     case StateKind::remainder:
-      return dtypes.weights == Dtype::bf16 ? 2 : 0;
+      return exists(kind, dtypes) ? 2 : 0;
     case StateKind::moment1:
     case StateKind::moment2:
-      return 4;
+      STRATA_CHECK(dtypes.moments != MomentFormat::int8);
+      return exists(kind, dtypes) ? (dtypes.moments == MomentFormat::f32 ? 4 : 2) : 0;
     case StateKind::gradients:
       return bytes_of(dtypes.gradients);
   }
   STRATA_CHECK(false);
 }
 
+namespace {
+
+std::int64_t int8_block_bytes(std::int64_t elements) {
+  const std::int64_t scales = ceil_div(elements, kScaleElements);
+  return elements + round_up(scales * bytes_of(Dtype::f32), kPageBytes);
+}
+
+}  // namespace
+
 std::int64_t state_bytes(StateKind kind, StateDtypes dtypes, std::int64_t elements,
-                         std::int64_t /*block_elements*/) {
-  return elements * element_bytes(kind, dtypes);
+                         std::int64_t block_elements) {
+  const bool is_moment = kind == StateKind::moment1 || kind == StateKind::moment2;
+  if (!is_moment || dtypes.moments != MomentFormat::int8) {
+    return elements * element_bytes(kind, dtypes);
+  }
+  if (!exists(kind, dtypes)) return 0;
+  const std::int64_t rest = elements % block_elements;
+  return elements / block_elements * int8_block_bytes(block_elements) +
+         (rest > 0 ? int8_block_bytes(rest) : 0);
+}
+
+Int8Offsets int8_offsets(std::int64_t element, std::int64_t elements, std::int64_t block_elements) {
+  const std::int64_t block = element / block_elements;
+  const std::int64_t within = element % block_elements;
+  const std::int64_t codes = std::min(block_elements, elements - block * block_elements);
+  const std::int64_t begin = block * int8_block_bytes(block_elements);
+  return {begin + within, begin + codes + within / kScaleElements * bytes_of(Dtype::f32)};
 }
 
 Tier parse_tier(std::string_view text) {

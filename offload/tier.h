@@ -27,6 +27,8 @@ struct StateDtypes {
   MomentFormat moments = MomentFormat::f32;
   int moment_count = 2;  // 1: the optimizer has no second moment (Lion)
 };
+// Whether there is such a state at all.
+bool exists(StateKind kind, StateDtypes dtypes);
 // Bytes per element; 0 where the kind does not exist. Not for moments in int8, whose scales take a
 // fraction of a byte: see state_bytes().
 std::int64_t element_bytes(StateKind kind, StateDtypes dtypes);
@@ -36,12 +38,23 @@ std::int64_t element_bytes(StateKind kind, StateDtypes dtypes);
 // every format.
 inline constexpr std::int64_t kBlockElements = 1 << 18;
 
+// Elements that share one scale in int8, as in optim_cpu.
+inline constexpr std::int64_t kScaleElements = 256;
+
 // Bytes of `elements` consecutive elements of one kind, from a block's start on; a whole number of
 // pages when `elements` is a multiple of 4,096. In int8 each block is its codes, then its scales
 // (f32, one per 256 elements), padded to a page. Also the offset of element `elements` where that
 // starts a block. `block_elements`: kBlockElements, or in tests less, a multiple of 4,096.
 std::int64_t state_bytes(StateKind kind, StateDtypes dtypes, std::int64_t elements,
                          std::int64_t block_elements = kBlockElements);
+
+// Bytes from the start of `elements` consecutive elements in int8, as above, to the code and to the
+// scale of one of them.
+struct Int8Offsets {
+  std::int64_t code_bytes;
+  std::int64_t scale_bytes;
+};
+Int8Offsets int8_offsets(std::int64_t element, std::int64_t elements, std::int64_t block_elements);
 
 // Where the user wants each kind; empty: the plan decides.
 struct Placement {

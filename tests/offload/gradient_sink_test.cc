@@ -89,6 +89,22 @@ TEST_F(GradientSinkTest, ContributionsArriveInOrderAndPadded) {
   }
 }
 
+// More of them than there are slots: none waits for anybody.
+TEST_F(GradientSinkTest, GradientsOfAFrozenUnitGoNowhere) {
+  constexpr int kFrozen = 1;
+  machine_.plan.units[kFrozen].frozen = true;
+  for (int i = 0; i < 4; ++i) contribute({kFrozen, i == 0, i == 3}, 7.0f);
+  contribute({2, true, true}, 1.0f);
+  contribute({kFrozen, true, true}, 7.0f);
+  contribute({3, true, true}, 2.0f);
+  sink_.drain();
+  ASSERT_EQ(keeper_.contributions_.size(), 2u);
+  EXPECT_EQ(keeper_.contributions_[0].unit, 2);
+  EXPECT_EQ(keeper_.contributions_[1].unit, 3);
+  EXPECT_EQ(keeper_.values_[0].front(), 1.0f);
+  EXPECT_EQ(keeper_.values_[1].front(), 2.0f);
+}
+
 TEST_F(GradientSinkTest, AFailingConsumerEndsBackward) {
   keeper_.fail_at_ = 2;
   EXPECT_THROW(

@@ -1,8 +1,11 @@
 #include "offload/plan.h"
 
 #include <algorithm>
+#include <tuple>
+#include <utility>
 
 #include "kernels/base/aligned_buffer.h"
+#include "offload/state_store.h"
 #include "tests/offload/small_plan.h"
 
 namespace strata::offload {
@@ -166,6 +169,73 @@ TEST(Plan, TheOrderOfFillingIsThatOfBytesSaved) {
     for (const StateKind kind : {StateKind::gradients, StateKind::moment1, StateKind::moment2}) {
       EXPECT_LE(rank(unit.tier(StateKind::weights)), rank(unit.tier(kind))) << unit.name;
     }
+  }
+}
+
+TEST(Plan, ChunksAreWholeBlocksOrTheLongestShard) {
+  PlanInput input = placed(Tier::nvme, Tier::device);
+  for (const auto& [asked, chunk] : std::vector<std::pair<std::int64_t, std::int64_t>>{
+           {1, 8192}, {8192, 8192}, {8193, 16384}, {100000, 20480}}) {
+    input.block_elements = 8192;
+    input.chunk_elements = asked;
+    EXPECT_EQ(plan_of(input).chunk_elements, chunk) << asked;
+  }
+}
+
+// By formula, per element of bf16 training: 1 byte of code, 4 / 256 of scale padded to a page in a
+// block of 4,096 elements: 2 bytes.
+TEST(Plan, MomentsTakeTheBytesOfTheirFormat) {
+  for (const auto& [moments, count, bytes] :
+       std::vector<std::tuple<MomentFormat, int, std::int64_t>>{{MomentFormat::f32, 2, 8},
+                                                                {MomentFormat::bf16, 2, 4},
+                                                                {MomentFormat::int8, 2, 4},
+                                                                {MomentFormat::f32, 1, 4},
+                                                                {MomentFormat::bf16, 1, 2},
+                                                                {MomentFormat::int8, 1, 2}}) {
+    PlanInput input = placed(Tier::nvme, Tier::device);
+    input.dtypes.moments = moments;
+    input.dtypes.moment_count = count;
+    const Plan plan = plan_of(input);
+    EXPECT_EQ(bytes_tagged(plan, "moment1") + bytes_tagged(plan, "moment2"),
+              bytes * shard_elements(plan));
+    // Beside them the remainder (2) and a gradient (4).
+    EXPECT_EQ(optimizer_buffer_bytes(plan), (bytes + 6) * plan.chunk_elements);
+    // Deferred: w, rem, moments and gradient read in forward, all but the gradient written.
+    const PhaseTraffic& forward = plan.phase(Phase::forward);
+    EXPECT_EQ(forward.nvme_written_bytes, (4 + bytes) * shard_elements(plan));
+    EXPECT_EQ(forward.optimizer_bytes, (2 * (4 + bytes) + 4) * shard_elements(plan));
+  }
+}
+
+TEST(Plan, AFrozenUnitHasItsMasterAndNothingElse) {
+  for (const UpdateTime update : {UpdateTime::deferred, UpdateTime::in_backward}) {
+    PlanInput input = placed(Tier::nvme, Tier::device);
+    input.update = update;
+    const Plan all = plan_of(input);
+    input.units[0].frozen = true;  // the tied table
+    const Plan plan = plan_of(input);
+    EXPECT_TRUE(plan.units[0].frozen);
+    for (int k = 0; k < kStateKinds; ++k) {
+      const auto kind = static_cast<StateKind>(k);
+      const bool of_master = kind == StateKind::weights || kind == StateKind::remainder;
+      EXPECT_EQ(plan.shard_bytes(plan.units[0], kind) > 0, of_master) << name_of(kind);
+      EXPECT_EQ(plan.shard_bytes(plan.units[1], kind), all.shard_bytes(all.units[1], kind));
+    }
+    // Written no more: its state (12), the sum after the head (4) and, deferred, the final
+    // gradient (4).
+    const std::int64_t deferred = update == UpdateTime::deferred ? 4 : 0;
+    EXPECT_EQ(all.nvme_written_bytes() - plan.nvme_written_bytes(),
+              (12 + 4 + deferred) * plan.units[0].shard_elements);
+  }
+}
+
+TEST(Plan, ChecksumsAreHeldWhereSomethingMayLieOnNvme) {
+  const Plan resident = plan_of(small_input());
+  EXPECT_EQ(bytes_tagged(resident, kChecksumsTag), 0);
+  const Plan activations = plan_of(placed(Tier::host, Tier::nvme));
+  const Plan everything = plan_of(placed(Tier::nvme, Tier::nvme));
+  for (const Plan* plan : {&activations, &everything}) {
+    EXPECT_EQ(bytes_tagged(*plan, kChecksumsTag), round_up(checksum_bytes(*plan), kPageBytes));
   }
 }
 

@@ -24,6 +24,7 @@ inline PlanInput small_input() {
   input.device_memory_bytes = 8 * kMiB;
   input.host_memory_bytes = 8 * kMiB;
   input.chunk_elements = 4096;
+  input.block_elements = 4096;
   input.fixed = {{Tier::device, "workspace", 1000}};
   // Layer i reads record i and writes record i + 1; backward updates record i and reads i + 1.
   int turn = 0;
