@@ -13,6 +13,8 @@
 #include "engine/run/plan_command.h"
 #include "engine/run/ranks.h"
 #include "engine/run/train.h"
+#include "engine/tools/bench_io_command.h"
+#include "engine/tools/doctor_command.h"
 #include "kernels/base/error.h"
 #include "kernels/base/suggest.h"
 
@@ -28,6 +30,14 @@ struct Command {
   int (*run)(const Options& options, Ranks& ranks, Clock::time_point started);
 };
 
+// For commands about this machine: of several ranks, one speaks.
+template <int (*kRun)(const Options&)>
+int run_on_first_rank(const Options& options, Ranks& ranks, Clock::time_point) {
+  return ranks.comm.rank() == 0 ? kRun(options) : 0;
+}
+
+void accept_options(const Options&) {}
+
 const Command kCommands[] = {
     {{"train", "", CommandKind::train},
      "Train a model larger than its memory on text or tokens",
@@ -42,6 +52,14 @@ const Command kCommands[] = {
      [](const Options& options, Ranks& ranks, Clock::time_point) {
        return run_plan(options, ranks);
      }},
+    {{"doctor", "", CommandKind::doctor},
+     "Show what this machine allows, and what to do where it falls short",
+     accept_options,
+     run_on_first_rank<run_doctor>},
+    {{"bench io", "", CommandKind::bench_io},
+     "Measure the drives by block size and depth, and name the options that follow",
+     check_bench_io_options,
+     run_on_first_rank<run_bench_io>},
 };
 
 std::string program_help() {
