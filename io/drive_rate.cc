@@ -70,8 +70,7 @@ double measure_drive_rate(const std::string& directory, const DriveRateOptions& 
       std::min(kFileBytesMax, free_bytes_of(file) / 4 / kWaveBytesMin * kWaveBytesMin);
   if (bytes == 0) return 0;
   file.preallocate(bytes);
-  EngineStorage storage({.description = "",
-                         .path = file.path(),
+  EngineStorage storage({.path = file.path(),
                          .capacity_bytes = bytes,
                          .alignment_bytes = file.alignment_bytes(),
                          .request_bytes_max = options.request_bytes_max,

@@ -31,6 +31,8 @@ class Engine {
     int error_number = 0;      // why not all: the others, and all later ones, never start
   };
 
+  // Waits for what is in flight, but no longer than kLeaveTimeout: a drive may be stuck.
+  static constexpr std::chrono::seconds kLeaveTimeout{1};
   virtual ~Engine() = default;
 
   // Starts `requests`, in one call to the kernel where the engine can. Thread-safe, allocates
@@ -48,7 +50,7 @@ class Engine {
   // flight.
   virtual void register_memory(AlignedSpan /*memory*/) {}
 
-  virtual std::string description() const = 0;  // "io_uring, 64 in flight, registered file"
+  virtual std::string description() const = 0;  // "io_uring, registered file"
 };
 
 }  // namespace strata::io

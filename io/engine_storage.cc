@@ -101,7 +101,7 @@ void EngineStorage::flush(IoGroup& group) {
 }
 
 std::string EngineStorage::description() const {
-  return fmt::format("{}, {}", engine_->description(), options_.description);
+  return fmt::format("{}, queue depth {}", engine_->description(), options_.queue_depth);
 }
 
 StorageTraffic EngineStorage::device_traffic(int /*device*/) const {

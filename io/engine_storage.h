@@ -43,7 +43,6 @@
 namespace strata::io {
 
 struct EngineStorageOptions {
-  std::string description;              // what to say after the engine's: path, size
   std::string path;                     // for errors
   std::int64_t capacity_bytes = 0;      // a multiple of alignment_bytes
   std::int64_t alignment_bytes = 4096;  // a power of two

@@ -10,11 +10,10 @@
 namespace strata::io {
 namespace {
 
-std::unique_ptr<Storage> storage_over(std::unique_ptr<FaultEngine> engine, std::string description,
+std::unique_ptr<Storage> storage_over(std::unique_ptr<FaultEngine> engine, std::string path,
                                       std::chrono::milliseconds timeout) {
   EngineStorageOptions options;
-  options.path = description;
-  options.description = std::move(description);
+  options.path = std::move(path);
   options.capacity_bytes = engine->capacity_bytes();
   options.alignment_bytes = kPageBytes;
   options.timeout = timeout;

@@ -31,8 +31,6 @@ std::unique_ptr<Storage> open_file_storage(const FileStorageOptions& options, Tr
   STRATA_CHECK(options.capacity_bytes > 0 && options.queue_depth > 0);
   DirectFile file = open_scratch_file(options.directory);
   EngineStorageOptions engine_options{
-      .description = fmt::format("io_uring, {}, {}, queue depth {}", file.path(),
-                                 format_bytes(options.capacity_bytes), options.queue_depth),
       .path = file.path(),
       .capacity_bytes = round_up(options.capacity_bytes, file.alignment_bytes()),
       .alignment_bytes = file.alignment_bytes(),

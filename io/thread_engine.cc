@@ -17,7 +17,6 @@ namespace strata::io {
 namespace {
 
 constexpr int kThreadsMax = 16;
-constexpr std::chrono::seconds kLeaveTimeout{2};
 
 // First in, first out, of a capacity fixed at construction.
 template <typename T>

@@ -3,6 +3,7 @@
 #include <sys/uio.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <limits>
 #include <thread>
@@ -47,6 +48,7 @@ UringEngine::UringEngine(int descriptor, std::string path, int queue_depth,
 // The ring's end is asynchronous: what is registered would stay locked for a while. But to
 // unregister waits for requests in flight, which after a timeout may be for ever.
 UringEngine::~UringEngine() {
+  drain();
   if (in_flight_ == 0) {
     if (!regions_.empty()) io_uring_unregister_buffers(&ring_);
     if (file_registered_) io_uring_unregister_files(&ring_);
@@ -159,6 +161,19 @@ std::size_t UringEngine::enter(std::size_t prepared) {
     std::this_thread::sleep_for(kSubmitPause);
   }
   return accepted;
+}
+
+void UringEngine::drain() noexcept {
+  std::array<Completion, 64> dropped;
+  const auto deadline = std::chrono::steady_clock::now() + kLeaveTimeout;
+  try {
+    while (in_flight_ > 0) {
+      const auto left = deadline - std::chrono::steady_clock::now();
+      if (left.count() <= 0 || wait(dropped, left) == 0) return;
+    }
+  } catch (const IoError&) {
+    // The ring is broken: nothing will come.
+  }
 }
 
 // Only a time-out returns nothing: a signal must not hide completions that are there.

@@ -49,6 +49,7 @@ class UringEngine final : public Engine {
   void prepare(const Request& request);
   void prepare_transfer(io_uring_sqe* entry, const Transfer::Piece& piece) const;
   std::size_t enter(std::size_t prepared);
+  void drain() noexcept;
   const Region* region_of(AlignedSpan span) const;  // null: not registered
   int register_region(AlignedSpan memory);          // an errno, or 0
 

@@ -28,8 +28,7 @@ Device open_device(const VolumeOptions& options, const std::string& directory, s
   const DirectFile& file = store_file.file();
   auto engine = make_engine(options.engine.kind, file.descriptor(), file.path(),
                             options.queue_depth, options.timeout);
-  EngineStorageOptions storage_options{.description = engine->description(),
-                                       .path = file.path(),
+  EngineStorageOptions storage_options{.path = file.path(),
                                        .capacity_bytes = bytes,
                                        .alignment_bytes = file.alignment_bytes(),
                                        .request_bytes_max = options.request_bytes_max,

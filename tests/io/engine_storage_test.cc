@@ -115,7 +115,6 @@ class EngineStorageTest : public testing::Test {
     auto engine = std::make_unique<ScriptedEngine>(std::move(script));
     engine_ = engine.get();
     EngineStorageOptions options;
-    options.description = "scripted";
     options.path = "/nvme/state";
     options.capacity_bytes = kCapacityBytes;
     options.alignment_bytes = 512;
