@@ -7,7 +7,7 @@
 #include <new>
 
 #include "io/fault_storage.h"
-#include "io/file_storage.h"
+#include "io/volume.h"
 #include "kernels/base/bytes.h"
 
 namespace {
@@ -48,16 +48,17 @@ TEST(Allocation, TheCountSeesOne) {
   EXPECT_GE(allocations.load() - before, 1);
 }
 
-TEST(Allocation, FileStorageMakesNonePerRequest) {
+TEST(Allocation, AVolumeMakesNonePerRequest) {
   Budget budget("host memory", 16 * kMiB);
   AlignedBuffer buffer(budget, "test", 2 * kMiB);
   Tracer tracer(4096);
-  FileStorageOptions options;
-  options.directory = testing::TempDir();
+  VolumeOptions options;
+  options.directories = {{testing::TempDir(), 1e9}, {testing::TempDir(), 3e9}};
   options.capacity_bytes = buffer.bytes();
   options.queue_depth = 4;
+  options.stripe_bytes = 64 * kKiB;
   options.request_bytes_max = 32 * kKiB;
-  const auto storage = open_file_storage(options, &tracer);
+  const auto storage = create_volume(options, &tracer);
   EXPECT_EQ(allocations_of_a_round(*storage, buffer.span()), 0);
 }
 

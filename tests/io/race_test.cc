@@ -4,7 +4,7 @@
 
 #include <cstdlib>
 
-#include "io/file_storage.h"
+#include "io/volume.h"
 #include "kernels/base/bytes.h"
 
 namespace strata::io {
@@ -16,11 +16,11 @@ template <typename Submit>
 [[noreturn]] void use_buffer(Wait wait, const Submit& submit) {
   Budget budget("host memory", kMiB);
   AlignedBuffer buffer(budget, "test", kPageBytes);
-  FileStorageOptions options;
-  options.directory = testing::TempDir();
+  VolumeOptions options;
+  options.directories = {{testing::TempDir(), 0}};
   options.capacity_bytes = kMiB;
   {
-    const auto storage = open_file_storage(options, nullptr);
+    const auto storage = create_volume(options, nullptr);
     IoGroup group;
     submit(*storage, buffer.span(), group);
     if (wait == Wait::before_use) group.wait();

@@ -19,7 +19,7 @@
 #include "engine/data/training_data.h"
 #include "engine/plan/run_setup.h"
 #include "engine/step/trainer.h"
-#include "io/file_storage.h"
+#include "io/volume.h"
 #include "kernels/base/bytes.h"
 #include "kernels/device/cpu_device.h"
 #include "tests/support/engine_run.h"
@@ -101,10 +101,10 @@ void train_without(int left_out, int ranks) {
   CpuDevice device({setup.plan.device_memory_bytes, left_out}, host_budget, workers, failure,
                    nullptr);
   ops::attach_cpu_ops(device, setup.isa, setup.op_limits, Dtype::bf16, {});
-  io::FileStorageOptions storage_options;
-  storage_options.directory = folder.path();
+  io::VolumeOptions storage_options;
+  storage_options.directories = {{folder.path(), 0}};
   storage_options.capacity_bytes = setup.plan.total_bytes(offload::Tier::nvme);
-  const auto storage = io::open_file_storage(storage_options, nullptr);
+  const auto storage = io::create_volume(storage_options, nullptr);
   engine::Trainer trainer(setup, {device, workers, *comm, failure, storage.get(), nullptr});
   const engine::SampleOrder order(data.train_samples, options.seed);
   for (int step = 0; step < kSteps; ++step) {
