@@ -1,21 +1,29 @@
-// What the seeded fault tests share: the seeds they run, and the rules that a seed stands for.
+// What the seeded fault tests share: the seeds they run, the storage that a seed stands for, and
+// which error is whose.
 #pragma once
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <random>
 #include <string>
+#include <vector>
 
-#include "io/fault_rules.h"
+#include "io/engine_storage.h"
+#include "io/fault_engine.h"
 #include "kernels/base/bytes.h"
+#include "tests/support/error_text.h"
 
 namespace strata::io {
+
+using test::mentions;
 
 inline constexpr const char* kSeedVariable = "STRATA_FAULT_SEED";
 
@@ -61,6 +69,49 @@ inline FaultRules rules_of_seed(std::uint64_t seed) {
   if (one_in(10)) rules = rules.with(Fault::duplicate_completion, 0.01);
   if (one_in(10)) rules.lose_completion = static_cast<std::int64_t>(random() % 100);
   return rules;
+}
+
+// The storage that a seed stands for, on `engine`.
+inline EngineStorageOptions options_of_seed(const FaultEngine& engine, const FaultRules& rules) {
+  std::mt19937_64 random(~rules.seed);
+  EngineStorageOptions options;
+  options.path = engine.description();
+  options.description = engine.description();
+  options.capacity_bytes = engine.capacity_bytes();
+  options.alignment_bytes = kPageBytes;
+  options.request_bytes_max = static_cast<std::int64_t>(1 + random() % 4) * kPageBytes;
+  options.queue_depth = static_cast<int>(1 + random() % 16);
+  // Without a lost completion none may be reported, however slow the machine.
+  options.timeout = rules.lose_completion < 0 ? std::chrono::milliseconds(600'000)
+                                              : std::chrono::milliseconds(16);
+  return options;
+}
+
+// Whether the storage failed for good: nothing works any more, and memory of requests in flight may
+// still be the engine's.
+inline bool ends_storage(const std::string& failure) {
+  return mentions(failure, "--io-timeout") || mentions(failure, "answered one twice");
+}
+
+// Whether `failure` is the error of one of these faults. `befell(fault)`: whether it may be of one
+// of the requests that failed, by its place.
+template <typename Befell>
+bool is_error_of(const std::vector<InjectedFault>& faults, const std::string& failure,
+                 const Befell& befell) {
+  return std::ranges::any_of(faults, [&](const InjectedFault& fault) {
+    switch (fault.fault) {
+      case Fault::lost_completion:  // of any request: after it, all fail
+        return mentions(failure, "--io-timeout");
+      case Fault::duplicate_completion:
+        return mentions(failure, "answered one twice");
+      case Fault::error:
+        return failure.ends_with("(errno 5)") && befell(fault);
+      case Fault::full:
+        return failure.ends_with("(errno 28)") && befell(fault);
+      default:
+        return false;
+    }
+  });
 }
 
 }  // namespace strata::io

@@ -131,33 +131,23 @@ class Worker {
   void finish(int group) {
     const std::string failure = failure_of(groups_[static_cast<std::size_t>(group)]);
     const std::vector<InjectedFault> faults = engine_.injected();
-    bool failure_is_explained = failure.empty();
+    if (!failure.empty()) {
+      ++tally_.failures;
+      over_ |= ends_storage(failure);
+      const auto befell = [&](const InjectedFault& fault) {
+        return fault.operation == Operation::flush ||
+               std::ranges::any_of(extents_of(group), [&](const Extent& extent) {
+                 return extent.operation && extent.overlaps(fault.offset_bytes, fault.bytes);
+               });
+      };
+      if (!mentions(failure, seed_text_) || !is_error_of(faults, failure, befell)) {
+        complain("an error that was not injected", failure);
+      }
+    }
     for (Extent& extent : extents_of(group)) {
-      if (!failure.empty()) failure_is_explained |= explains(extent, faults, failure);
       if (extent.operation) judge(extent, faults, failure);
       extent.operation.reset();
     }
-    if (!failure_is_explained) complain("an error that was not injected", failure);
-    if (!failure.empty()) ++tally_.failures;
-  }
-
-  // Was `failure` injected into the request on `extent`, or into a flush?
-  bool explains(const Extent& extent, const std::vector<InjectedFault>& faults,
-                const std::string& failure) {
-    if (failure.find(seed_text_) == std::string::npos) return false;
-    const bool timeout = failure.find("--io-timeout") != std::string::npos;
-    const bool twice = failure.find("answered one twice") != std::string::npos;
-    over_ |= timeout || twice;
-    for (const InjectedFault& fault : faults) {
-      if (timeout && fault.fault == Fault::lost_completion) return true;
-      if (twice && fault.fault == Fault::duplicate_completion) return true;
-      const bool here = fault.operation == Operation::flush ||
-                        (extent.operation && extent.overlaps(fault.offset_bytes, fault.bytes));
-      if (!here) continue;
-      if (fault.fault == Fault::error && failure.ends_with("(errno 5)")) return true;
-      if (fault.fault == Fault::full && failure.ends_with("(errno 28)")) return true;
-    }
-    return false;
   }
 
   void judge(Extent& extent, const std::vector<InjectedFault>& faults, const std::string& failure) {
@@ -222,31 +212,14 @@ class Worker {
   Tally tally_;
 };
 
-EngineStorageOptions options_of(const FaultEngine& engine, const FaultRules& rules,
-                                std::mt19937_64& random) {
-  EngineStorageOptions options;
-  options.path = engine.description();
-  options.description = engine.description();
-  options.capacity_bytes = engine.capacity_bytes();
-  options.alignment_bytes = kPageBytes;
-  options.request_bytes_max = static_cast<std::int64_t>(1 + random() % 4) * kPageBytes;
-  options.queue_depth = static_cast<int>(1 + random() % 16);
-  // Without a lost completion none may be reported, however slow the machine.
-  options.timeout = rules.lose_completion < 0 ? std::chrono::milliseconds(600'000)
-                                              : std::chrono::milliseconds(16);
-  return options;
-}
-
 std::string run_seed(std::uint64_t seed, AlignedSpan memory, Tally& total) {
   const FaultRules rules = rules_of_seed(seed);
-  std::mt19937_64 random(~seed);
   auto owned = std::make_unique<FaultEngine>(kCapacityBytes, rules);
   const FaultEngine& engine = *owned;
-  EngineStorageOptions options = options_of(engine, rules, random);
-  EngineStorage storage(options, std::move(owned), nullptr);
+  EngineStorage storage(options_of_seed(engine, rules), std::move(owned), nullptr);
 
   std::vector<std::unique_ptr<Worker>> workers;
-  for (std::uint64_t i = 0; i <= random() % kThreadsMax; ++i) {
+  for (std::uint64_t i = 0; i < 1 + seed % kThreadsMax; ++i) {
     workers.push_back(std::make_unique<Worker>(seed, static_cast<int>(i), storage, engine, memory));
   }
   std::vector<std::thread> threads;
