@@ -1,7 +1,6 @@
 #include "engine/plan/machine_rates.h"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -79,26 +78,28 @@ double measure_memory(const RunSetup& setup, CpuDevice& device) {
 }
 
 // Writes and then reads real data (extents that were never written read without the drive), a few
-// requests at a time, as the streams do.
+// requests at a time for each drive, as the streams do.
 void measure_storage(const RunSetup& setup, CpuDevice& device, io::Storage& storage,
                      MachineRates& rates) {
-  constexpr std::int64_t kInFlight = 4;
+  const std::int64_t capacity = storage.capacity_bytes();
+  const std::int64_t in_flight =
+      std::min<std::int64_t>(4 * storage.devices(), capacity / kPageBytes);  // all different places
   const std::int64_t room = room_in(setup, offload::Tier::host, device.host_budget());
   const std::int64_t piece =
-      std::min({kMiB, room / kInFlight, storage.capacity_bytes()}) / kPageBytes * kPageBytes;
+      std::min({kMiB, room / in_flight, capacity / in_flight}) / kPageBytes * kPageBytes;
   if (piece == 0) return;
-  constexpr std::int64_t kMeasuredBytes = 128 * kMiB;  // a small store is gone over several times
-  const std::int64_t pieces = kMeasuredBytes / piece;
-  const std::int64_t places = storage.capacity_bytes() / piece;
-  const PinnedBuffer buffer = device.allocate_pinned("measurement", kInFlight * piece);
+  // A small store is gone over several times.
+  const std::int64_t pieces = std::min(128 * kMiB, 16 * capacity) / piece;
+  const std::int64_t places = capacity / piece;
+  const PinnedBuffer buffer = device.allocate_pinned("measurement", in_flight * piece);
   std::memset(buffer.data(), 0x5A, static_cast<std::size_t>(buffer.bytes()));
+  std::vector<io::IoGroup> groups(static_cast<std::size_t>(in_flight));
   const auto bytes_per_s = [&](auto&& transfer) {
     const Stopwatch watch;
-    std::array<io::IoGroup, kInFlight> groups;
     for (std::int64_t i = 0; i < pieces; ++i) {
-      io::IoGroup& group = groups[static_cast<std::size_t>(i % kInFlight)];
+      io::IoGroup& group = groups[static_cast<std::size_t>(i % in_flight)];
       group.wait();
-      transfer(i % places * piece, buffer.span(i % kInFlight * piece, piece), group);
+      transfer(i % places * piece, buffer.span(i % in_flight * piece, piece), group);
     }
     for (io::IoGroup& group : groups) group.wait();
     return static_cast<double>(pieces * piece) / watch.seconds();
