@@ -76,7 +76,6 @@ inline EngineStorageOptions options_of_seed(const FaultEngine& engine, const Fau
   std::mt19937_64 random(~rules.seed);
   EngineStorageOptions options;
   options.path = engine.description();
-  options.description = engine.description();
   options.capacity_bytes = engine.capacity_bytes();
   options.alignment_bytes = kPageBytes;
   options.request_bytes_max = static_cast<std::int64_t>(1 + random() % 4) * kPageBytes;
