@@ -47,7 +47,9 @@ FaultEngine::FaultEngine(std::int64_t capacity_bytes, const FaultRules& rules)
 }
 
 std::string FaultEngine::description() const {
-  return fmt::format("faults of seed {} on memory, {}", rules_.seed, format_bytes(capacity_bytes_));
+  const std::string memory = fmt::format("memory, {}", format_bytes(capacity_bytes_));
+  if (rules_ == FaultRules{}) return memory;
+  return fmt::format("faults of seed {} on {}", rules_.seed, memory);
 }
 
 std::vector<InjectedFault> FaultEngine::injected() const {

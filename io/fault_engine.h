@@ -35,7 +35,8 @@ class FaultEngine final : public Engine {
 
   Submission submit(std::span<const Request> requests) override;
   std::size_t wait(std::span<Completion> completions, std::chrono::nanoseconds timeout) override;
-  std::string description() const override;  // "faults of seed 7 on memory, 1 MiB"
+  // "faults of seed 7 on memory, 1 MiB", or "memory, 1 MiB" without any.
+  std::string description() const override;
 
   std::int64_t capacity_bytes() const { return capacity_bytes_; }
   // Everything but delays, in the order of submission. Thread-safe.

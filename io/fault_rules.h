@@ -48,6 +48,8 @@ struct FaultRules {
     rules.probability[static_cast<std::size_t>(fault)] = its_probability;
     return rules;
   }
+
+  friend bool operator==(const FaultRules&, const FaultRules&) = default;
 };
 
 // What was done wrong to a request; for tests that check that nothing else went wrong.
