@@ -13,6 +13,7 @@
 
 #include "kernels/base/dtype.h"
 #include "kernels/base/isa.h"
+#include "optim_cpu/gradient.h"
 #include "optim_cpu/optimizer.h"
 
 namespace strata::optim {
@@ -56,16 +57,5 @@ struct F32State {
 // need the alignment of their element type only.
 [[nodiscard]] bool adam_update(const AdamStep& step, const SplitState& state, Isa isa);
 [[nodiscard]] bool adam_update(const AdamStep& step, const F32State& state, Isa isa);
-
-// Sum of squares of one block of at most 4096 elements, in f64, in a fixed tree that does not
-// depend on isa; sets *finite to false when any element is not finite. (bf16: of the stored
-// values.)
-double gradient_square_sum(std::span<const float> gradient, Isa isa, bool* finite);
-double gradient_square_sum(std::span<const bf16> gradient, Isa isa, bool* finite);
-
-// accumulated[i] += addend[i], f32.
-void accumulate(std::span<float> accumulated, std::span<const float> addend, Isa isa);
-// Round to nearest, ties to even.
-void round_to_bf16(std::span<bf16> destination, std::span<const float> source, Isa isa);
 
 }  // namespace strata::optim

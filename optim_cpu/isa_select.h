@@ -1,5 +1,5 @@
 // select(): of the function tables that isa/ defines once per instruction set, the one of `isa`,
-// which must be one that this machine runs. adam.cc and spans.cc dispatch through it.
+// which must be one that this machine runs.
 #pragma once
 
 #include "optim_cpu/isa/functions.h"

@@ -1,4 +1,4 @@
-// What each instruction set's translation units offer to the dispatch in adam.cc and spans.cc.
+// What each instruction set's translation units offer to the dispatch in adam.cc and gradient.cc.
 // The files beside this one are compiled once per instruction set, in a namespace of its name; they
 // hold plain loops for the compiler to vectorise, so that one source defines the arithmetic.
 #pragma once
@@ -61,7 +61,10 @@ struct QuantisationFunctions {
   float (*quantise_unsigned)(std::uint8_t* codes, const float* values, std::int64_t elements);
 };
 
-struct SpanFunctions {
+// As touch_state(); `mask` is 0.
+using TouchState = void (*)(const State& state, std::uint32_t mask);
+
+struct GradientFunctions {
   double (*square_sum_f32)(const float* x, std::int64_t elements);
   double (*square_sum_bf16)(const bf16* x, std::int64_t elements);
   void (*accumulate)(float* accumulated, const float* addend, std::int64_t elements);
@@ -72,19 +75,22 @@ namespace scalar {
 extern const AdamFunctions kAdamFunctions;
 extern const UpdateFunctions kUpdateFunctions;
 extern const QuantisationFunctions kQuantisationFunctions;
-extern const SpanFunctions kSpanFunctions;
+extern const TouchState kTouchState;
+extern const GradientFunctions kGradientFunctions;
 }  // namespace scalar
 namespace avx2 {
 extern const AdamFunctions kAdamFunctions;
 extern const UpdateFunctions kUpdateFunctions;
 extern const QuantisationFunctions kQuantisationFunctions;
-extern const SpanFunctions kSpanFunctions;
+extern const TouchState kTouchState;
+extern const GradientFunctions kGradientFunctions;
 }  // namespace avx2
 namespace avx512 {
 extern const AdamFunctions kAdamFunctions;
 extern const UpdateFunctions kUpdateFunctions;
 extern const QuantisationFunctions kQuantisationFunctions;
-extern const SpanFunctions kSpanFunctions;
+extern const TouchState kTouchState;
+extern const GradientFunctions kGradientFunctions;
 }  // namespace avx512
 
 }  // namespace strata::optim

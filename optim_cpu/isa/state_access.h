@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "optim_cpu/isa/functions.h"
+#include "optim_cpu/isa/prefetch.h"
 
 namespace strata::optim::STRATA_ISA {
 
@@ -32,6 +33,10 @@ struct SplitMasters {
     weight[i].bits = split.weight.bits;  // not as a struct: its copy is not vectorised
     remainder[i] = split.remainder;
   }
+  void prefetch_elements(std::int64_t begin, std::int64_t end) const {
+    prefetch(weight, begin, end);
+    prefetch(remainder, begin, end);
+  }
 };
 
 struct F32Masters {
@@ -41,6 +46,9 @@ struct F32Masters {
   explicit F32Masters(const State& state) : weight(static_cast<float*>(state.weight)) {}
   float load(std::int64_t i) const { return weight[i]; }
   void store(std::int64_t i, float master) const { weight[i] = master; }
+  void prefetch_elements(std::int64_t begin, std::int64_t end) const {
+    prefetch(weight, begin, end);
+  }
 };
 
 struct F32Moments {

@@ -3,15 +3,14 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <type_traits>
 
+#include "optim_cpu/isa/functions.h"
+#include "optim_cpu/isa/prefetch.h"
 #include "optim_cpu/isa/state_access.h"
 
 namespace strata::optim::STRATA_ISA {
 namespace {
-
-constexpr std::int64_t kBlockElements = 64;      // between rounds of prefetching
-constexpr std::int64_t kPrefetchElements = 512;  // ahead of the block at work
-constexpr std::int64_t kCacheLineBytes = 64;
 
 // The update rules. Each writes the new moments, raises `seen_bits` to the magnitude of the one
 // that must stay finite, and returns what the master loses.
@@ -66,22 +65,6 @@ void update_block(const UpdateConstants& constants, const Masters masters, const
   extremes = seen;
 }
 
-// Elements [begin, end), into the first-level cache.
-template <typename T>
-void prefetch(const T* data, std::int64_t begin, std::int64_t end) {
-  constexpr std::int64_t kLineElements = kCacheLineBytes / static_cast<std::int64_t>(sizeof(T));
-  for (std::int64_t i = begin; i < end; i += kLineElements) __builtin_prefetch(data + i);
-}
-
-void prefetch(const SplitMasters& masters, std::int64_t begin, std::int64_t end) {
-  prefetch(masters.weight, begin, end);
-  prefetch(masters.remainder, begin, end);
-}
-
-void prefetch(const F32Masters& masters, std::int64_t begin, std::int64_t end) {
-  prefetch(masters.weight, begin, end);
-}
-
 template <typename Rule, typename Masters, typename Moments, typename Gradient>
 bool update(const UpdateConstants& constants, const State& state, std::int64_t begin,
             std::int64_t end) {
@@ -93,7 +76,7 @@ bool update(const UpdateConstants& constants, const State& state, std::int64_t b
     const std::int64_t last = std::min(first + kBlockElements, end);
     const std::int64_t ahead = last + kPrefetchElements;
     if (ahead <= end) {
-      prefetch(masters, ahead - kBlockElements, ahead);
+      masters.prefetch_elements(ahead - kBlockElements, ahead);
       prefetch(moments.moment1, ahead - kBlockElements, ahead);
       if constexpr (std::is_same_v<Rule, Adam>) {
         prefetch(moments.moment2, ahead - kBlockElements, ahead);

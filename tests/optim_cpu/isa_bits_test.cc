@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "optim_cpu/adam.h"
+#include "optim_cpu/gradient.h"
 #include "tests/optim_cpu/optim_testing.h"
 
 namespace strata::optim {

@@ -44,7 +44,7 @@ void round_to_bf16(bf16* destination, const float* source, std::int64_t elements
 
 }  // namespace
 
-const SpanFunctions kSpanFunctions = {square_sum<float>, square_sum<bf16>, accumulate,
-                                      round_to_bf16};
+const GradientFunctions kGradientFunctions = {square_sum<float>, square_sum<bf16>, accumulate,
+                                              round_to_bf16};
 
 }  // namespace strata::optim::STRATA_ISA

@@ -1,10 +1,11 @@
 // Sums of squares and rounding to bf16, against their definitions.
+#include "optim_cpu/gradient.h"
+
 #include <gtest/gtest.h>
 
 #include <bit>
 #include <limits>
 
-#include "optim_cpu/adam.h"
 #include "tests/optim_cpu/optim_testing.h"
 
 namespace strata::optim {

@@ -1,7 +1,8 @@
+#include "optim_cpu/gradient.h"
+
 #include <cmath>
 
 #include "kernels/base/error.h"
-#include "optim_cpu/adam.h"
 #include "optim_cpu/isa/functions.h"
 #include "optim_cpu/isa_select.h"
 
@@ -10,8 +11,9 @@ namespace {
 
 constexpr std::size_t kSquareSumElementsMax = 4096;
 
-const SpanFunctions& functions(Isa isa) {
-  return select(isa, scalar::kSpanFunctions, avx2::kSpanFunctions, avx512::kSpanFunctions);
+const GradientFunctions& functions(Isa isa) {
+  return select(isa, scalar::kGradientFunctions, avx2::kGradientFunctions,
+                avx512::kGradientFunctions);
 }
 
 std::int64_t elements_of(auto span) { return static_cast<std::int64_t>(span.size()); }
