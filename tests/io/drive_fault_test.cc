@@ -1,19 +1,14 @@
 // What real drives and systems do on a bad day: full, lost, stuck, read-only, forbidden. On loop
 // devices, where the test has the right to make them.
 #include <gtest/gtest.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
-#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -27,10 +22,11 @@
 #include "io/volume.h"
 #include "kernels/base/budget.h"
 #include "kernels/base/bytes.h"
+#include "tests/io/deny_system_call.h"
 #include "tests/io/failure_of.h"
 #include "tests/io/loop_mount.h"
 #include "tests/io/pattern.h"
-#include "tests/io/temporary_directory.h"
+#include "tests/support/temporary_folder.h"
 
 namespace strata::io {
 namespace {
@@ -87,7 +83,7 @@ TEST_F(DriveFaultTest, AWriteToAFullDiskFailsWithEnospc) {
   if (!mount.mounted()) GTEST_SKIP() << kNoMount;
   const DirectFile file = open_scratch_file(mount.directory());
   EngineStorage storage(
-      {.description = "", .path = file.path(), .capacity_bytes = 32 * kMiB, .queue_depth = 4},
+      {.path = file.path(), .capacity_bytes = 32 * kMiB, .queue_depth = 4},
       make_engine(EngineKind::uring, file.descriptor(), file.path(), 4, std::chrono::seconds(30)),
       nullptr);
   const AlignedBuffer data = buffer(32 * kMiB);
@@ -214,7 +210,7 @@ using DriveFaultDeathTest = DriveFaultTest;
 
 TEST_F(DriveFaultDeathTest, ADirectoryWithoutPermissionIsRefused) {
   if (geteuid() != 0) GTEST_SKIP() << "not root, who could become somebody else";
-  const TemporaryDirectory root;
+  const test::TemporaryFolder root;
   constexpr uid_t kNobody = 65534;
   chmod(root.path().c_str(), 0755);
   const auto body = [&] {
@@ -222,12 +218,12 @@ TEST_F(DriveFaultDeathTest, ADirectoryWithoutPermissionIsRefused) {
     create_and_exit(options_in({root.path()}, kMiB));
   };
   EXPECT_EXIT(body(), testing::ExitedWithCode(3),
-              "strata-io-.*: no permission to create files there; change its mode");
+              "strata-test-.*: no permission to create files there; change its mode");
 }
 
 // A file size limit cannot be raised again.
 TEST_F(DriveFaultDeathTest, AFileSizeLimitIsAnErrorThatNamesTheFile) {
-  const TemporaryDirectory root;
+  const test::TemporaryFolder root;
   const auto body = [&] {
     signal(SIGXFSZ, SIG_IGN);
     const rlimit limit{kMiB, kMiB};
@@ -236,26 +232,13 @@ TEST_F(DriveFaultDeathTest, AFileSizeLimitIsAnErrorThatNamesTheFile) {
   };
   EXPECT_EXIT(body(), testing::ExitedWithCode(3),
               "fallocate .*/state, 2097152 bytes: File too large");
-  EXPECT_TRUE(root.is_empty());
-}
-
-// As container runtimes do.
-void deny_io_uring() {
-  sock_filter instructions[] = {
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_io_uring_setup, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-  };
-  const sock_fprog program{std::size(instructions), instructions};
-  prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-  if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) std::_Exit(77);
+  EXPECT_TRUE(std::filesystem::is_empty(root.path()));
 }
 
 TEST_F(DriveFaultDeathTest, WhereIoUringIsForbiddenThreadsDoTheWork) {
-  const TemporaryDirectory root;
+  const test::TemporaryFolder root;
   const auto body = [&] {
-    deny_io_uring();
+    deny_system_call(__NR_io_uring_setup, EPERM);
     VolumeOptions options = options_in({root.path()}, kMiB);
     options.engine = choose_engine(EngineKind::automatic);
     std::fputs(options.engine.reason.c_str(), stderr);
@@ -274,14 +257,14 @@ TEST_F(DriveFaultDeathTest, WhereIoUringIsForbiddenThreadsDoTheWork) {
 }
 
 TEST_F(DriveFaultDeathTest, WhereIoUringIsForbiddenAndAskedForTheErrorNamesTheFile) {
-  const TemporaryDirectory root;
+  const test::TemporaryFolder root;
   const auto body = [&] {
-    deny_io_uring();
+    deny_system_call(__NR_io_uring_setup, EPERM);
     create_and_exit(options_in({root.path()}, kMiB));
   };
   EXPECT_EXIT(body(), testing::ExitedWithCode(3),
               "io_uring .*/state: Operation not permitted .errno 1.");
-  EXPECT_TRUE(root.is_empty());
+  EXPECT_TRUE(std::filesystem::is_empty(root.path()));
 }
 
 }  // namespace

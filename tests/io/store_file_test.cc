@@ -15,7 +15,7 @@
 
 #include "kernels/base/bytes.h"
 #include "kernels/base/error.h"
-#include "tests/io/temporary_directory.h"
+#include "tests/support/temporary_folder.h"
 
 namespace strata::io {
 namespace {
@@ -24,7 +24,7 @@ constexpr const char* kName = "rank0.store";
 
 class StoreFileTest : public testing::Test {
  protected:
-  std::string path() const { return directory_.path() + "/" + kName; }
+  std::string path() const { return directory_.path(kName); }
 
   // What making it again says.
   std::string refusal() const {
@@ -36,7 +36,7 @@ class StoreFileTest : public testing::Test {
     return "";
   }
 
-  TemporaryDirectory directory_;
+  test::TemporaryFolder directory_;
 };
 
 TEST_F(StoreFileTest, HasItsBlocksFromTheStart) {
@@ -55,7 +55,7 @@ TEST_F(StoreFileTest, IsOpenForDirectIo) {
 
 TEST_F(StoreFileTest, IsDeletedUnlessKept) {
   { StoreFile file(directory_.path(), kName, kMiB); }
-  EXPECT_TRUE(directory_.is_empty());
+  EXPECT_TRUE(std::filesystem::is_empty(directory_.path()));
   { StoreFile(directory_.path(), kName, kMiB).keep(); }
   EXPECT_TRUE(std::filesystem::exists(path()));
 }
@@ -71,12 +71,12 @@ TEST_F(StoreFileTest, AMovedFileIsDeletedOnce) {
 
 TEST_F(StoreFileTest, WithoutANameItIsNowhereToBeSeen) {
   const StoreFile file(directory_.path(), "", kMiB);
-  EXPECT_TRUE(directory_.is_empty());
+  EXPECT_TRUE(std::filesystem::is_empty(directory_.path()));
 }
 
 TEST_F(StoreFileTest, LeavesNothingWhenTheDiskIsTooFull) {
   EXPECT_THROW(StoreFile(directory_.path(), kName, std::int64_t{1} << 60), ConfigError);
-  EXPECT_TRUE(directory_.is_empty());
+  EXPECT_TRUE(std::filesystem::is_empty(directory_.path()));
 }
 
 TEST_F(StoreFileTest, IsNotMadeWhereOneIsInUse) {
@@ -141,7 +141,7 @@ TEST_F(StoreFileTest, FoundFilesAreRead) {
 TEST_F(StoreFileTest, FoundFilesAreRemoved) {
   StoreFile(directory_.path(), kName, kMiB).keep();
   FoundStoreFile(path()).remove();
-  EXPECT_TRUE(directory_.is_empty());
+  EXPECT_TRUE(std::filesystem::is_empty(directory_.path()));
 }
 
 TEST_F(StoreFileTest, AMissingFileIsAnErrorThatNamesIt) {

@@ -11,7 +11,7 @@
 #include "kernels/base/bytes.h"
 #include "kernels/base/error.h"
 #include "tests/io/loop_mount.h"
-#include "tests/io/temporary_directory.h"
+#include "tests/support/temporary_folder.h"
 
 namespace strata::io {
 namespace {
@@ -75,38 +75,38 @@ TEST(ParseDirectories, NamesThePartItDoesNotUnderstand) {
 }
 
 TEST(ParseDirectories, RefusesADirectoryThatComesTwiceUnderAnyName) {
-  const TemporaryDirectory root;
-  const std::string a = root.make("a");
-  const std::string b = root.make("b");
-  std::filesystem::create_directory_symlink(a, root.path() + "/link");
+  const test::TemporaryFolder root;
+  const std::string a = root.make_folder("a");
+  const std::string b = root.make_folder("b");
+  std::filesystem::create_directory_symlink(a, root.path("link"));
   for (const std::string& other :
-       {a, a + "/", b + "/../a", root.path() + "/link", std::filesystem::relative(a).string()}) {
+       {a, a + "/", b + "/../a", root.path("link"), std::filesystem::relative(a).string()}) {
     EXPECT_EQ(parse_refusal(a + "," + b + "," + other + "=1GB/s"),
               "'" + a + "' and '" + other + "' are the same directory; give it once");
   }
-  const std::string missing = root.path() + "/missing";
+  const std::string missing = root.path("missing");
   EXPECT_TRUE(says(parse_refusal(missing + "," + b + "/../missing/"), "are the same directory"));
   EXPECT_EQ(parse_refusal(a + "," + b + "," + missing), "");
 }
 
 TEST(CheckDirectories, LeavesNothingBehind) {
-  const TemporaryDirectory root;
+  const test::TemporaryFolder root;
   check_directories({{root.path(), 0}}, kMiB);
-  EXPECT_TRUE(root.is_empty());
+  EXPECT_TRUE(std::filesystem::is_empty(root.path()));
 }
 
 TEST(CheckDirectories, RefusesOneThatIsMissingOrNoDirectory) {
-  const TemporaryDirectory root;
-  const std::string missing = root.path() + "/missing";
+  const test::TemporaryFolder root;
+  const std::string missing = root.path("missing");
   EXPECT_TRUE(says(check_refusal({{root.path(), 0}, {missing, 0}}, 0),
                    "storage directory " + missing + ": there is no such directory; create it"));
-  const std::string file = root.path() + "/file";
+  const std::string file = root.path("file");
   std::ofstream(file) << "x";
   EXPECT_TRUE(says(check_refusal({{file, 0}}, 0), file + ": this is not a directory"));
 }
 
 TEST(CheckDirectories, SaysBytesNeededAndFree) {
-  const TemporaryDirectory root;
+  const test::TemporaryFolder root;
   const std::string refusal = check_refusal({{root.path(), 0}}, std::int64_t{1} << 60);
   EXPECT_TRUE(says(refusal, "storage directory " + root.path() +
                                 ": 1 EiB (1152921504606846976 bytes) are needed and "))

@@ -12,7 +12,7 @@
 
 #include "kernels/base/error.h"
 #include "tests/io/storage_conformance.h"
-#include "tests/io/temporary_directory.h"
+#include "tests/support/temporary_folder.h"
 
 namespace strata::io {
 namespace {
@@ -57,7 +57,8 @@ class VolumeTest : public testing::Test {
  protected:
   VolumeOptions options(int directories) const {
     std::vector<std::string> paths;
-    for (int d = 0; d < directories; ++d) paths.push_back(root_.make(fmt::format("drive{}", d)));
+    for (int d = 0; d < directories; ++d)
+      paths.push_back(root_.make_folder(fmt::format("drive{}", d)));
     VolumeOptions options = options_in(paths);
     options.file_name = "state";
     return options;
@@ -67,14 +68,9 @@ class VolumeTest : public testing::Test {
   }
   AlignedBuffer buffer(std::int64_t bytes) { return AlignedBuffer(budget_, "test", bytes); }
 
-  TemporaryDirectory root_;
+  test::TemporaryFolder root_;
   Budget budget_{"host memory", 64 * kMiB};
 };
-
-std::vector<char> contents(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
 
 // Reads the files behind the volume's back and puts the data together again by the stripe map.
 TEST_F(VolumeTest, StripesLieBehindTheMetadataWhereTheMapSays) {
@@ -91,13 +87,13 @@ TEST_F(VolumeTest, StripesLieBehindTheMetadataWhereTheMapSays) {
     group.wait();
   }
   std::vector<StripeShare> shares;
-  std::vector<std::vector<char>> files;
+  std::vector<std::string> files;
   for (int d = 0; d < 3; ++d) {
     shares.push_back(volume->share(d));
-    files.push_back(contents(file_path(volume_options, d)));
+    files.push_back(test::contents_of(file_path(volume_options, d)));
     ASSERT_EQ(std::ssize(files.back()), kMetadataBytes + shares.back().stripes * kStripeBytes);
     EXPECT_EQ(volume->file(d).capacity_bytes(), std::ssize(files.back()));
-    EXPECT_EQ(std::string(files.back().data(), kMetadataBytes),
+    EXPECT_EQ(files.back().substr(0, kMetadataBytes),
               std::string(kMetadataBytes, static_cast<char>('a' + d)));
   }
   const StripeMap map(shares, kConformanceCapacityBytes / kStripeBytes);

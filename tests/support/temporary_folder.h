@@ -22,6 +22,10 @@ class TemporaryFolder {
 
   std::string path() const { return path_; }
   std::string path(const std::string& name) const { return path_ + "/" + name; }
+  std::string make_folder(const std::string& name) const {
+    std::filesystem::create_directory(path(name));
+    return path(name);
+  }
 
  private:
   std::string path_;
