@@ -95,24 +95,35 @@ offload::Placement placement(const Options& options) {
   return result;
 }
 
+offload::StateDtypes state_dtypes(const Options& options) {
+  offload::StateDtypes dtypes;
+  dtypes.weights = options.precision == "f32" ? Dtype::f32 : Dtype::bf16;
+  dtypes.gradients = options.grad_dtype == "bf16" ? Dtype::bf16 : Dtype::f32;
+  dtypes.moments = options.moments == "int8"   ? MomentFormat::int8
+                   : options.moments == "bf16" ? MomentFormat::bf16
+                                               : MomentFormat::f32;
+  dtypes.moment_count = options.optimizer == "lion" ? 1 : 2;
+  return dtypes;
+}
+
 offload::PlanInput plan_input(const RunSetup& setup,
                               comm::Communicator::StagingBytes comm_staging) {
   const Options& options = setup.options;
   offload::PlanInput input;
-  for (const models::UnitSpec& unit : setup.units) {
+  for (std::size_t u = 0; u < setup.units.size(); ++u) {
+    const models::UnitSpec& unit = setup.units[u];
     const bool tied = unit.role == models::UnitRole::token_table;
-    input.units.push_back({unit.name, unit.elements, tied ? 2 : 1});
+    input.units.push_back(
+        {unit.name, unit.elements, tied ? 2 : 1, wholly_frozen(setup.parameter_groups[u])});
   }
   input.world_size = setup.topology.world_size;
-  input.dtypes.weights = setup.shape.precision;
-  input.dtypes.gradients = options.grad_dtype == "bf16" ? Dtype::bf16 : Dtype::f32;
+  input.dtypes = state_dtypes(options);
   input.update = update_time(options);
   input.passes = setup.batch.passes();
   input.placement = placement(options);
-  if (options.chunk_size) {
-    // The bytes of one transfer of a moment.
-    input.chunk_elements = std::max<std::int64_t>(*options.chunk_size / 4, 1);
-  }
+  input.block_elements = setup.block_elements;
+  if (options.chunk_size)
+    input.chunk_elements = ceil_div(*options.chunk_size, bytes_of(Dtype::f32));
   const UnitWalk units = unit_walk(setup.index, WalkKind::training);
   input.uses = units.uses;
   // Further ahead than the whole pass there is nothing to read.
@@ -132,9 +143,10 @@ offload::PlanInput plan_input(const RunSetup& setup,
 
 // Everything that follows from the options but the plan.
 RunSetup resolve(const Options& options, const comm::Topology& topology,
-                 comm::Communicator::StagingBytes comm_staging) {
+                 comm::Communicator::StagingBytes comm_staging, std::int64_t block_elements) {
   RunSetup setup;
   setup.options = options;
+  setup.block_elements = block_elements;
   setup.topology = topology;
   setup.model = models::parse_gpt2(options.model);
   if (setup.model.vocabulary != models::kByteVocabulary &&
@@ -144,7 +156,7 @@ RunSetup resolve(const Options& options, const comm::Topology& topology,
   }
   setup.units = models::gpt2_units(setup.model);
   setup.index = index_units(setup.units);
-  setup.parameter_groups = parameter_groups(setup.units, options.no_decay);
+  setup.parameter_groups = parameter_groups(setup.units, options.no_decay, options.lr_scale);
   setup.batch = resolve_batch(options, setup.model, topology.world_size);
   setup.isa = parse_isa(options.isa);
   const CpuShare share = cpu_share(topology.local_rank, topology.local_world_size);
@@ -163,7 +175,9 @@ RunSetup resolve(const Options& options, const comm::Topology& topology,
 [[noreturn]] void refuse(const RunSetup& setup, const offload::Shortfall& shortfall,
                          comm::Communicator::StagingBytes comm_staging) {
   const auto fits = [&](const Options& options) {
-    return make_plan(resolve(options, setup.topology, comm_staging).plan_input).fits;
+    return make_plan(
+               resolve(options, setup.topology, comm_staging, setup.block_elements).plan_input)
+        .fits;
   };
   throw PlanDoesNotFit(
       fmt::format("{} memory is short by {}: this run needs {} of it and has {}; {}",
@@ -181,8 +195,9 @@ std::int64_t results_bytes(const models::Gpt2Config& model) {
 }
 
 RunSetup make_run_setup(const Options& options, const comm::Topology& topology,
-                        comm::Communicator::StagingBytes comm_staging) {
-  RunSetup setup = resolve(options, topology, comm_staging);
+                        comm::Communicator::StagingBytes comm_staging,
+                        std::int64_t block_elements) {
+  RunSetup setup = resolve(options, topology, comm_staging, block_elements);
   offload::PlanResult result = make_plan(setup.plan_input);
   if (!result.fits) refuse(setup, result.shortfall, comm_staging);
   setup.plan = std::move(result.plan);

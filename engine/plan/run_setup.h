@@ -26,6 +26,7 @@ struct RunSetup {
   models::Gpt2Config model;
   std::vector<models::UnitSpec> units;
   UnitIndex index;
+  std::int64_t block_elements = offload::kBlockElements;
   std::vector<std::vector<ParameterSegment>> parameter_groups;  // per unit
   BatchLayout batch;
   Gpt2Shape shape;
@@ -49,9 +50,11 @@ class PlanDoesNotFit : public OutOfBudget {
 };
 
 // Resolves everything and makes the plan. Throws ConfigError (options that contradict the model) or
-// PlanDoesNotFit.
+// PlanDoesNotFit. `block_elements`: tests of small models, whose shards are shorter than a block,
+// make it smaller.
 RunSetup make_run_setup(const Options& options, const comm::Topology& topology,
-                        comm::Communicator::StagingBytes comm_staging);
+                        comm::Communicator::StagingBytes comm_staging,
+                        std::int64_t block_elements = offload::kBlockElements);
 
 // Tags of the buffers that Trainer reserves besides those of offload/ and Gpt2Pass.
 inline constexpr const char* kTokensTag = "tokens";

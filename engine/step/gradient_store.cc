@@ -35,16 +35,17 @@ std::span<T> piece(T* data, std::int64_t first, std::int64_t count) {
 }  // namespace
 
 GradientStore::GradientStore(offload::StateStore& store, Device& device, WorkerSet& workers,
-                             Isa isa, StreamingOptimizer* updates_in_backward)
+                             TrainedRanges trained, Isa isa,
+                             StreamingOptimizer* updates_in_backward)
     : store_(store),
       plan_(store.plan()),
       workers_(workers),
+      trained_(std::move(trained)),
       isa_(isa),
       updates_in_backward_(updates_in_backward),
       unit_norms_(plan_.units.size()) {
   const std::int64_t shard = plan_.unit_elements_max / plan_.world_size;
-  block_sums_.resize(static_cast<std::size_t>(ceil_div(shard, kNormBlockElements)));
-  block_finite_.resize(block_sums_.size());
+  block_norms_.resize(static_cast<std::size_t>(ceil_div(shard, kNormBlockElements)));
   for (Staging& staging : staging_) {
     staging.values = device.allocate_pinned("gradient staging", shard * 4);
     if (plan_.dtypes.gradients == Dtype::bf16) {
@@ -163,27 +164,35 @@ void GradientStore::finish_gradient(int unit, Staging& staging, float* values) {
 
 void GradientStore::measure(int unit, const void* gradient) {
   const std::int64_t count = elements(unit);
-  const std::int64_t blocks = ceil_div(count, kNormBlockElements);
   for_tiles(workers_, count, [&](std::int64_t tile_first, std::int64_t tile_count) {
-    for (std::int64_t first = tile_first; first < tile_first + tile_count;
-         first += kNormBlockElements) {
-      const auto block = static_cast<std::size_t>(first / kNormBlockElements);
-      const std::int64_t size = std::min(kNormBlockElements, count - first);
-      bool finite = true;
-      block_sums_[block] =
-          plan_.dtypes.gradients == Dtype::bf16
-              ? optim::gradient_square_sum(piece(static_cast<const bf16*>(gradient), first, size),
-                                           isa_, &finite)
-              : optim::gradient_square_sum(piece(static_cast<const float*>(gradient), first, size),
-                                           isa_, &finite);
-      block_finite_[block] = finite;
+    const std::int64_t tile_last = tile_first + tile_count;
+    for (std::int64_t first = tile_first; first < tile_last; first += kNormBlockElements) {
+      const std::int64_t last = std::min(first + kNormBlockElements, tile_last);
+      block_norms_[static_cast<std::size_t>(first / kNormBlockElements)] =
+          measure_block(unit, gradient, first, last);
     }
   });
   Norm& norm = unit_norms_[static_cast<std::size_t>(unit)];
-  for (std::int64_t b = 0; b < blocks; ++b) {
-    norm.square_sum += block_sums_[static_cast<std::size_t>(b)];
-    norm.finite = norm.finite && block_finite_[static_cast<std::size_t>(b)] != 0;
+  for (std::int64_t b = 0; b < ceil_div(count, kNormBlockElements); ++b) {
+    norm.add(block_norms_[static_cast<std::size_t>(b)]);
   }
+}
+
+GradientStore::Norm GradientStore::measure_block(int unit, const void* gradient, std::int64_t first,
+                                                 std::int64_t last) const {
+  const auto square_sum = [&](const auto* values, const ElementRange& range, bool* finite) {
+    return optim::gradient_square_sum(piece(values, range.first, range.last - range.first), isa_,
+                                      finite);
+  };
+  Norm norm;
+  for (const ElementRange& trained : trained_[static_cast<std::size_t>(unit)]) {
+    const ElementRange range{std::max(first, trained.first), std::min(last, trained.last)};
+    if (range.first >= range.last) continue;
+    norm.square_sum += plan_.dtypes.gradients == Dtype::bf16
+                           ? square_sum(static_cast<const bf16*>(gradient), range, &norm.finite)
+                           : square_sum(static_cast<const float*>(gradient), range, &norm.finite);
+  }
+  return norm;
 }
 
 void GradientStore::keep_final(int unit, Staging& staging, const void* gradient) {
@@ -211,10 +220,7 @@ void GradientStore::keep_final(int unit, Staging& staging, const void* gradient)
 GradientStore::Norm GradientStore::finish() {
   for (Staging& staging : staging_) staging.writes.wait();
   Norm total;
-  for (const Norm& norm : unit_norms_) {
-    total.square_sum += norm.square_sum;
-    total.finite = total.finite && norm.finite;
-  }
+  for (const Norm& norm : unit_norms_) total.add(norm);
   return total;
 }
 

@@ -5,10 +5,12 @@
 //                                       deferred: kept on its tier until the update
 //                                       in backward: updated at once, from memory
 //
-// The norm is over final gradients, each element once: f64 sums of squares per 4,096 elements,
-// added in index order within a shard and in unit order over shards, so it does not depend on the
-// order of arrival or on the number of threads. Thread contract: landing and landed on the gradient
-// thread; begin_step and finish by the main thread while no gradient is on its way.
+// The norm is over final gradients, each element that is not frozen once (padding is zero): f64
+// sums of squares per 4,096 elements of a shard, each in a fixed tree (of its trained runs, where
+// some are frozen), added in index order within a shard and in unit order over shards. So it does
+// not depend on the order of arrival, on tiers or on the number of threads. Thread contract:
+// landing and landed on the gradient thread; begin_step and finish by the main thread while no
+// gradient is on its way.
 #pragma once
 
 #include <array>
@@ -27,9 +29,12 @@ namespace strata::engine {
 
 class GradientStore final : public offload::GradientConsumer {
  public:
+  // Per unit, the elements of this rank's shard that are not frozen.
+  using TrainedRanges = std::vector<std::vector<ElementRange>>;
+
   // `updates_in_backward` may be null: deferred.
-  GradientStore(offload::StateStore& store, Device& device, WorkerSet& workers, Isa isa,
-                StreamingOptimizer* updates_in_backward);
+  GradientStore(offload::StateStore& store, Device& device, WorkerSet& workers,
+                TrainedRanges trained, Isa isa, StreamingOptimizer* updates_in_backward);
   ~GradientStore() override;
 
   float* landing(const offload::Contribution& contribution) override;
@@ -40,6 +45,10 @@ class GradientStore final : public offload::GradientConsumer {
   struct Norm {
     double square_sum = 0;
     bool finite = true;
+    void add(const Norm& other) {
+      square_sum += other.square_sum;
+      finite = finite && other.finite;
+    }
   };
   Norm finish();
 
@@ -55,6 +64,7 @@ class GradientStore final : public offload::GradientConsumer {
   void keep_partial(int unit, Staging& staging, const float* values);
   void finish_gradient(int unit, Staging& staging, float* values);
   void measure(int unit, const void* gradient);
+  Norm measure_block(int unit, const void* gradient, std::int64_t first, std::int64_t last) const;
   void keep_final(int unit, Staging& staging, const void* gradient);
   void to_device(int unit, AlignedSpan source);
   std::int64_t elements(int unit) const { return store_.unit(unit).shard_elements; }
@@ -62,6 +72,7 @@ class GradientStore final : public offload::GradientConsumer {
   offload::StateStore& store_;
   const offload::Plan& plan_;
   WorkerSet& workers_;
+  TrainedRanges trained_;
   Isa isa_;
   StreamingOptimizer* updates_in_backward_;
   std::array<Staging, offload::kGradientStagingSlots> staging_;
@@ -69,8 +80,7 @@ class GradientStore final : public offload::GradientConsumer {
   PinnedBuffer partial_;            // f32, read back from the tier
   std::unique_ptr<Stream> copies_;  // for gradients on the device; ends before what it touches
   offload::VerifiedReads partial_reads_;
-  std::vector<double> block_sums_;  // of the shard at hand
-  std::vector<std::uint8_t> block_finite_;
+  std::vector<Norm> block_norms_;  // of the shard at hand
   std::vector<Norm> unit_norms_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <numeric>
 
 #include "kernels/base/bytes.h"
 #include "kernels/base/error.h"
@@ -14,13 +15,7 @@ using offload::Tier;
 namespace {
 
 constexpr std::int64_t kTileElements = 16384;
-
-// Element `first` of one kind of a chunk.
-template <typename T>
-T* from(const std::array<std::byte*, offload::kStateKinds>& at, StateKind kind,
-        std::int64_t first) {
-  return reinterpret_cast<T*>(at[static_cast<std::size_t>(kind)]) + first;
-}
+static_assert(offload::kScaleElements == optim::kScaleElements);
 
 }  // namespace
 
@@ -34,13 +29,15 @@ StreamingOptimizer::StreamingOptimizer(const OptimizerParts& parts, std::vector<
       rank_(parts.rank),
       order_(std::move(order)),
       groups_(std::move(groups)),
-      weight_decay_(static_cast<float>(weight_decay)),
+      weight_decay_(weight_decay),
       isa_(isa),
+      tile_elements_(std::gcd(kTileElements, plan_.block_elements)),
       pending_(plan_.units.size(), 0) {
   const bool deferred = plan_.update == offload::UpdateTime::deferred;
   streamed_ = {StateKind::remainder, StateKind::moment1, StateKind::moment2,
                deferred ? StateKind::gradients : StateKind::weights};
-  std::erase_if(streamed_, [&](StateKind kind) { return bytes_of_kind(kind) == 0; });
+  std::erase_if(streamed_, [&](StateKind kind) { return !exists(kind, plan_.dtypes); });
+  std::erase_if(order_, [&](int unit) { return store_.unit(unit).frozen; });
   for (const int unit : order_) {
     first_chunk_.push_back(chunks_.size());
     const std::int64_t shard = store_.unit(unit).shard_elements;
@@ -50,32 +47,40 @@ StreamingOptimizer::StreamingOptimizer(const OptimizerParts& parts, std::vector<
   }
   first_chunk_.push_back(chunks_.size());
   applied_ = order_.size();
+  std::size_t segments_max = 0;
+  for (const auto& group : groups_) segments_max = std::max(segments_max, group.size());
+  segments_.resize(static_cast<std::size_t>(workers_.worker_slots()));
+  for (auto& segments : segments_) segments.reserve(segments_max);
   if (tracer_ != nullptr) track_ = tracer_->add_track("optimizer");
-  if (!plan_.stages_state()) return;
-  copies_ = parts.device.make_stream("opt copy");
-  for (Buffer& buffer : ring_) {
-    buffer.memory =
-        parts.device.allocate_pinned("optimizer staging", optimizer_buffer_bytes(plan_));
-    buffer.copied_in = parts.device.make_event();
-    buffer.copied_out = parts.device.make_event();
-  }
+  if (plan_.stages_state()) make_ring(parts.device);
 }
 
 StreamingOptimizer::~StreamingOptimizer() = default;
 
-std::int64_t StreamingOptimizer::bytes_of_kind(StateKind kind) const {
-  return offload::element_bytes(kind, plan_.dtypes);
+void StreamingOptimizer::make_ring(Device& device) {
+  copies_ = device.make_stream("opt copy");
+  const std::int64_t bytes = optimizer_buffer_bytes(plan_);
+  const auto count = static_cast<std::int64_t>(ring_.size());
+  ring_memory_ = device.allocate_pinned("optimizer staging", bytes * count);
+  store_.register_memory(ring_memory_.span());
+  for (std::int64_t i = 0; i < count; ++i) {
+    Buffer& buffer = ring_[static_cast<std::size_t>(i)];
+    buffer.memory = ring_memory_.span(i * bytes, bytes);
+    buffer.copied_in = device.make_event();
+    buffer.copied_out = device.make_event();
+  }
 }
 
 AlignedSpan StreamingOptimizer::scratch() const {
-  return plan_.stages_state() ? ring_[0].memory.span() : AlignedSpan();
+  return plan_.stages_state() ? ring_memory_.span() : AlignedSpan();
 }
 
-void StreamingOptimizer::begin_step(const optim::AdamStep& step) {
+void StreamingOptimizer::begin_step(const optim::StepSettings& settings, double learning_rate) {
   STRATA_CHECK(!any_pending());
-  step_ = step;
+  settings_ = settings;
+  learning_rate_ = learning_rate;
   update_traffic_ = {};
-  std::fill(pending_.begin(), pending_.end(), 1);
+  for (const int unit : order_) pending_[static_cast<std::size_t>(unit)] = 1;
   applied_ = 0;
   issued_ = 0;
   updated_ = 0;
@@ -125,7 +130,7 @@ void StreamingOptimizer::issue(std::size_t index) {
   for (const StateKind kind : streamed_) {
     const Tier tier = store_.tier(chunk.unit, kind);
     if (tier == Tier::host) continue;
-    const std::int64_t offset = chunk.first * bytes_of_kind(kind);
+    const std::int64_t offset = bytes(kind, chunk.first);
     const AlignedSpan destination = part(index, kind);
     if (tier == Tier::nvme) {
       store_.read(chunk.unit, kind, offset, destination, buffer.reads);
@@ -144,10 +149,9 @@ AlignedSpan StreamingOptimizer::part(std::size_t index, StateKind kind) const {
   std::int64_t offset = 0;
   for (const StateKind other : streamed_) {
     if (other == kind) break;
-    offset += plan_.chunk_elements * bytes_of_kind(other);
+    offset += bytes(other, plan_.chunk_elements);
   }
-  return ring_[index % ring_.size()].memory.span(offset,
-                                                 chunks_[index].elements * bytes_of_kind(kind));
+  return ring_[index % ring_.size()].memory.sub(offset, bytes(kind, chunks_[index].elements));
 }
 
 StreamingOptimizer::Pointers StreamingOptimizer::locate(std::size_t index) const {
@@ -156,7 +160,7 @@ StreamingOptimizer::Pointers StreamingOptimizer::locate(std::size_t index) const
   for (const StateKind kind : streamed_) {
     at[static_cast<std::size_t>(kind)] =
         store_.tier(chunk.unit, kind) == Tier::host
-            ? store_.host(chunk.unit, kind).data() + chunk.first * bytes_of_kind(kind)
+            ? store_.host(chunk.unit, kind).data() + bytes(kind, chunk.first)
             : part(index, kind).data();
   }
   return at;
@@ -171,13 +175,13 @@ void StreamingOptimizer::update(std::size_t index, std::byte* weights, const std
   }
   Pointers at = locate(index);
   const auto set = [&](StateKind kind, std::byte* shard) {
-    at[static_cast<std::size_t>(kind)] = shard + chunk.first * bytes_of_kind(kind);
+    at[static_cast<std::size_t>(kind)] = shard + bytes(kind, chunk.first);
   };
   if (weights != nullptr) set(StateKind::weights, weights);
   if (gradient != nullptr) set(StateKind::gradients, const_cast<std::byte*>(gradient));
   {
-    const TraceSpan span(tracer_, track_, "adam", chunk.elements);
-    run_adam(chunk, at);
+    const TraceSpan span(tracer_, track_, "update", chunk.elements);
+    run_update(chunk, at);
   }
   write_back(index);
   updated_ = index + 1;
@@ -191,7 +195,7 @@ void StreamingOptimizer::write_back(std::size_t index) {
     if (kind == StateKind::gradients) continue;
     const Tier tier = store_.tier(chunk.unit, kind);
     if (tier == Tier::host) continue;
-    const std::int64_t offset = chunk.first * bytes_of_kind(kind);
+    const std::int64_t offset = bytes(kind, chunk.first);
     const AlignedSpan source = part(index, kind);
     if (tier == Tier::nvme) {
       store_.write(chunk.unit, kind, offset, source, buffer.writes);
@@ -204,53 +208,70 @@ void StreamingOptimizer::write_back(std::size_t index) {
   if (to_device) copies_->record(*buffer.copied_out);
 }
 
-void StreamingOptimizer::run_adam(const Chunk& chunk, const Pointers& at) {
+void StreamingOptimizer::run_update(const Chunk& chunk, const Pointers& at) {
   std::atomic<bool> in_domain{true};
-  const std::int64_t tiles = ceil_div(chunk.elements, kTileElements);
-  workers_.parallel_for(tiles, [&](std::int64_t tile, int) {
-    const std::int64_t first = tile * kTileElements;
-    const std::int64_t last = std::min(first + kTileElements, chunk.elements);
-    // Positions in the unsharded unit decide about weight decay.
-    const std::int64_t origin = rank_ * store_.unit(chunk.unit).shard_elements + chunk.first;
-    for (const ParameterSegment& segment : groups_[static_cast<std::size_t>(chunk.unit)]) {
-      const std::int64_t from = std::max(first, segment.first - origin);
-      const std::int64_t to = segment.last - origin < last ? segment.last - origin : last;
-      if (from >= to) continue;
-      if (!adam_range(at, from, to, segment.decay)) in_domain = false;
-    }
-  });
+  workers_.parallel_for(
+      ceil_div(chunk.elements, tile_elements_), [&](std::int64_t tile, int worker) {
+        const std::int64_t first = tile * tile_elements_;
+        const std::int64_t last = std::min(first + tile_elements_, chunk.elements);
+        auto& segments = segments_[static_cast<std::size_t>(worker)];
+        if (!update_tile(chunk, at, first, last, segments)) in_domain = false;
+      });
   if (!in_domain) {
     throw_error<TrainingError>(
         "the update of {} at step {} left the range of finite weights; lower --lr or set "
         "--clip-norm",
-        store_.unit(chunk.unit).name, step_.step);
+        store_.unit(chunk.unit).name, settings_.step);
   }
 }
 
-bool StreamingOptimizer::adam_range(const Pointers& at, std::int64_t first, std::int64_t last,
-                                    bool decay) const {
-  optim::AdamStep step = step_;
-  step.weight_decay = decay ? weight_decay_ : 0.0f;
-  const std::int64_t elements = last - first;
-  float* const moment1 = from<float>(at, StateKind::moment1, first);
-  float* const moment2 = from<float>(at, StateKind::moment2, first);
-  const bool bf16_gradients = plan_.dtypes.gradients == Dtype::bf16;
-  const auto* gradient_f32 =
-      bf16_gradients ? nullptr : from<float>(at, StateKind::gradients, first);
-  const auto* gradient_bf16 =
-      bf16_gradients ? from<bf16>(at, StateKind::gradients, first) : nullptr;
-  if (plan_.dtypes.weights == Dtype::f32) {
-    return optim::adam_update(step,
-                              optim::F32State{from<float>(at, StateKind::weights, first), moment1,
-                                              moment2, gradient_f32, gradient_bf16, elements},
-                              isa_);
+// Elements [first, last) of a chunk, which are within one block.
+bool StreamingOptimizer::update_tile(const Chunk& chunk, const Pointers& at, std::int64_t first,
+                                     std::int64_t last,
+                                     std::vector<optim::Segment>& segments) const {
+  const auto from = [&](StateKind kind) {
+    return at[static_cast<std::size_t>(kind)] + first * element_bytes(kind, plan_.dtypes);
+  };
+  optim::State state;
+  state.weight = from(StateKind::weights);
+  if (exists(StateKind::remainder, plan_.dtypes)) {
+    state.remainder = reinterpret_cast<std::int16_t*>(from(StateKind::remainder));
   }
-  return optim::adam_update(
-      step,
-      optim::SplitState{from<bf16>(at, StateKind::weights, first),
-                        from<std::int16_t>(at, StateKind::remainder, first), moment1, moment2,
-                        gradient_f32, gradient_bf16, elements},
-      isa_);
+  state.moments = plan_.dtypes.moments;
+  state.moment1 = moment(chunk, at, StateKind::moment1, first);
+  state.moment2 = moment(chunk, at, StateKind::moment2, first);
+  state.gradient = from(StateKind::gradients);
+  state.gradient_dtype = plan_.dtypes.gradients;
+  state.elements = last - first;
+  state.first_element = rank_ * store_.unit(chunk.unit).shard_elements + chunk.first + first;
+  state.unit = static_cast<std::uint64_t>(chunk.unit);
+  cut_segments(chunk.unit, state.first_element, state.first_element + state.elements, segments);
+  return optim::update(settings_, segments, state, isa_);
+}
+
+// The segments of elements [first, last) of the unsharded unit, counted from `first`.
+void StreamingOptimizer::cut_segments(int unit, std::int64_t first, std::int64_t last,
+                                      std::vector<optim::Segment>& segments) const {
+  segments.clear();
+  for (const ParameterSegment& group : groups_[static_cast<std::size_t>(unit)]) {
+    if (group.last <= first) continue;
+    segments.push_back({std::min(group.last, last) - first,
+                        static_cast<float>(learning_rate_ * group.lr_scale),
+                        static_cast<float>(group.decay ? weight_decay_ : 0.0), group.frozen()});
+    if (group.last >= last) return;
+  }
+}
+
+optim::Moment StreamingOptimizer::moment(const Chunk& chunk, const Pointers& at, StateKind kind,
+                                         std::int64_t element) const {
+  if (!exists(kind, plan_.dtypes)) return {};
+  std::byte* const begin = at[static_cast<std::size_t>(kind)];
+  if (plan_.dtypes.moments != MomentFormat::int8) {
+    return {begin + element * element_bytes(kind, plan_.dtypes), nullptr};
+  }
+  const offload::Int8Offsets offsets =
+      offload::int8_offsets(element, chunk.elements, plan_.block_elements);
+  return {begin + offsets.code_bytes, reinterpret_cast<float*>(begin + offsets.scale_bytes)};
 }
 
 void StreamingOptimizer::finish() {

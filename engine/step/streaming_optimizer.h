@@ -1,4 +1,4 @@
-// StreamingOptimizer: Adam over state that streams by, from any tier.
+// StreamingOptimizer: the optimizer over state that streams by, from any tier.
 //
 // Units are updated in an order known ahead, chunk by chunk through a ring of buffers:
 //
@@ -12,6 +12,8 @@
 // gradient is final; weights travel with the rest of the state.
 //
 //   unit:  current ──begin_step──▶ pending ──apply / apply_final──▶ current
+//
+// A frozen unit is never pending; frozen tensors of other units stream by unchanged.
 //
 // Thread contract: begin_step and finish are called by the main thread while no unit is being
 // applied; apply by the fetch thread, apply_final by the gradient thread.
@@ -29,7 +31,7 @@
 #include "kernels/device/device.h"
 #include "offload/state_store.h"
 #include "offload/weight_streamer.h"
-#include "optim_cpu/adam.h"
+#include "optim_cpu/optimizer.h"
 
 namespace strata::engine {
 
@@ -43,15 +45,15 @@ struct OptimizerParts {
 
 class StreamingOptimizer final : public offload::PendingUpdates {
  public:
-  // `order`: all units, in the order their updates will be applied.
+  // `order`: all units, in the order their updates will be applied; frozen ones are left out.
+  // `groups`: per unit.
   StreamingOptimizer(const OptimizerParts& parts, std::vector<int> order,
                      std::vector<std::vector<ParameterSegment>> groups, double weight_decay,
                      Isa isa);
   ~StreamingOptimizer() override;
 
-  // Every gradient is final and on its tier (deferred) or on its way (in backward). weight_decay of
-  // `step` is ignored: the groups decide.
-  void begin_step(const optim::AdamStep& step);
+  // Every gradient is final and on its tier (deferred) or on its way (in backward).
+  void begin_step(const optim::StepSettings& settings, double learning_rate);
   bool pending(int unit) const override;
   bool any_pending() const { return applied_ < order_.size(); }
 
@@ -66,7 +68,7 @@ class StreamingOptimizer final : public offload::PendingUpdates {
   // while no unit is being applied.
   io::StorageTraffic update_traffic() const { return update_traffic_; }
 
-  // One buffer of the ring while no update is under way, for filling states at start; empty when
+  // The buffers of the ring while no update is under way, for filling states at start; empty when
   // everything lives in host memory.
   AlignedSpan scratch() const;
 
@@ -77,7 +79,7 @@ class StreamingOptimizer final : public offload::PendingUpdates {
     std::int64_t elements;
   };
   struct Buffer {
-    PinnedBuffer memory;
+    AlignedSpan memory;
     offload::VerifiedReads reads;
     io::IoGroup writes;
     std::unique_ptr<Event> copied_in;
@@ -86,16 +88,25 @@ class StreamingOptimizer final : public offload::PendingUpdates {
   // Where one chunk of each kind is while it is updated.
   using Pointers = std::array<std::byte*, offload::kStateKinds>;
 
+  void make_ring(Device& device);
   void update_unit(int unit, std::byte* weights, const std::byte* gradient);
   void issue_ahead();
   void issue(std::size_t chunk);
   void update(std::size_t chunk, std::byte* weights, const std::byte* gradient);
   void write_back(std::size_t chunk);
-  void run_adam(const Chunk& chunk, const Pointers& at);
-  bool adam_range(const Pointers& at, std::int64_t first, std::int64_t last, bool decay) const;
+  void run_update(const Chunk& chunk, const Pointers& at);
+  bool update_tile(const Chunk& chunk, const Pointers& at, std::int64_t first, std::int64_t last,
+                   std::vector<optim::Segment>& segments) const;
+  void cut_segments(int unit, std::int64_t first, std::int64_t last,
+                    std::vector<optim::Segment>& segments) const;
+  optim::Moment moment(const Chunk& chunk, const Pointers& at, offload::StateKind kind,
+                       std::int64_t element) const;
   Pointers locate(std::size_t chunk) const;
   AlignedSpan part(std::size_t chunk, offload::StateKind kind) const;
-  std::int64_t bytes_of_kind(offload::StateKind kind) const;
+  // Of a shard's or a chunk's first elements: the offset of what comes after them.
+  std::int64_t bytes(offload::StateKind kind, std::int64_t elements) const {
+    return plan_.bytes_of_elements(kind, elements);
+  }
 
   offload::StateStore& store_;
   const offload::Plan& plan_;
@@ -105,16 +116,20 @@ class StreamingOptimizer final : public offload::PendingUpdates {
   int rank_;
   std::vector<int> order_;
   std::vector<std::vector<ParameterSegment>> groups_;
-  float weight_decay_;
+  double weight_decay_;
   Isa isa_;
+  std::int64_t tile_elements_;
   std::vector<offload::StateKind> streamed_;  // the kinds a chunk carries through its buffer
+  PinnedBuffer ring_memory_;
   std::array<Buffer, offload::kOptimizerBuffers> ring_;
   std::unique_ptr<Stream> copies_;  // for state that lives on the device; ends before the ring
 
   std::vector<Chunk> chunks_;             // of all units, in order
   std::vector<std::size_t> first_chunk_;  // per position in order_; one more at the end
   std::vector<std::uint8_t> pending_;     // per unit
-  optim::AdamStep step_;
+  std::vector<std::vector<optim::Segment>> segments_;  // per worker: those of the tile at hand
+  optim::StepSettings settings_;
+  double learning_rate_ = 0;
   io::StorageTraffic update_traffic_;
   std::size_t issued_ = 0;   // chunks whose reads were started
   std::size_t updated_ = 0;  // chunks

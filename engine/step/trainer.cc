@@ -21,6 +21,16 @@ std::vector<int> update_order(const RunSetup& setup) {
                                                    : gradient_order(setup.index);
 }
 
+GradientStore::TrainedRanges trained_elements(const RunSetup& setup) {
+  GradientStore::TrainedRanges trained;
+  for (std::size_t u = 0; u < setup.units.size(); ++u) {
+    const std::int64_t shard = setup.plan.units[u].shard_elements;
+    const std::int64_t first = setup.topology.rank * shard;
+    trained.push_back(trained_ranges(setup.parameter_groups[u], first, first + shard));
+  }
+  return trained;
+}
+
 }  // namespace
 
 Trainer::Trainer(const RunSetup& setup, const TrainerParts& parts)
@@ -32,7 +42,7 @@ Trainer::Trainer(const RunSetup& setup, const TrainerParts& parts)
       optimizer_({store_, parts.device, parts.workers, parts.tracer, setup.topology.rank},
                  update_order(setup), setup.parameter_groups, setup.options.weight_decay,
                  setup.isa),
-      gradient_store_(store_, parts.device, parts.workers, setup.isa,
+      gradient_store_(store_, parts.device, parts.workers, trained_elements(setup), setup.isa,
                       setup.plan.update == UpdateTime::deferred ? nullptr : &optimizer_),
       weights_(store_, parts.device, *compute_, parts.comm, parts.failure, parts.tracer),
       activations_(store_, parts.device, *compute_, parts.failure),
@@ -71,7 +81,7 @@ StepResult Trainer::step(const TokenSource& data, const SampleOrder& order, std:
       position + setup_.batch.first_sequence(rank), setup_.batch.sequences(rank));
   zero_loss_sum();
   gradient_store_.begin_step();
-  if (!deferred()) optimizer_.begin_step(adam_step(learning_rate, 1.0));
+  if (!deferred()) optimizer_.begin_step(step_settings(1.0), learning_rate);
   run_passes(batches);
   const double loss_sum = read_loss_sum();
   gradients_.drain();
@@ -88,7 +98,7 @@ StepResult Trainer::step(const TokenSource& data, const SampleOrder& order, std:
     throw_error<TrainingError>(
         "the loss is {} and the gradient norm {} after {} updates; lower --lr, or go on past such "
         "steps with --on-nonfinite skip",
-        result.loss, result.grad_norm, adam_steps_);
+        result.loss, result.grad_norm, updates_);
   }
   result.skipped = !finite;
   if (result.skipped) {
@@ -104,10 +114,10 @@ StepResult Trainer::step(const TokenSource& data, const SampleOrder& order, std:
     const double clip = setup_.options.clip_norm;
     // As torch.nn.utils.clip_grad_norm_ does.
     const double scale = clip > 0 ? std::min(1.0, clip / (result.grad_norm + 1e-6)) : 1.0;
-    optimizer_.begin_step(adam_step(learning_rate, scale));
+    optimizer_.begin_step(step_settings(scale), learning_rate);
     update_uncharged_ = true;
   }
-  ++adam_steps_;
+  ++updates_;
   return result;
 }
 
@@ -147,17 +157,19 @@ offload::PendingUpdates* Trainer::pending_updates() {
   return deferred() && optimizer_.any_pending() ? &optimizer_ : nullptr;
 }
 
-optim::AdamStep Trainer::adam_step(double learning_rate, double gradient_scale) const {
+optim::StepSettings Trainer::step_settings(double gradient_scale) const {
   const Options& options = setup_.options;
-  optim::AdamStep step;
-  step.method = options.optimizer == "adam" ? optim::Method::adam : optim::Method::adamw;
-  step.learning_rate = static_cast<float>(learning_rate);
-  step.beta1 = static_cast<float>(options.beta1);
-  step.beta2 = static_cast<float>(options.beta2);
-  step.epsilon = static_cast<float>(options.eps);
-  step.gradient_scale = static_cast<float>(gradient_scale);
-  step.step = adam_steps_ + 1;
-  return step;
+  optim::StepSettings settings;
+  settings.method = options.optimizer == "lion"   ? optim::Method::lion
+                    : options.optimizer == "adam" ? optim::Method::adam
+                                                  : optim::Method::adamw;
+  settings.beta1 = static_cast<float>(options.beta1);
+  settings.beta2 = static_cast<float>(options.beta2);
+  settings.epsilon = static_cast<float>(options.eps);
+  settings.gradient_scale = static_cast<float>(gradient_scale);
+  settings.step = updates_ + 1;
+  settings.seed = options.seed;
+  return settings;
 }
 
 void Trainer::zero_loss_sum() { compute_->fill_zero(results_.data(), sizeof(double)); }

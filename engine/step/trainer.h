@@ -88,7 +88,7 @@ class Trainer {
   };
   Totals sum_over_ranks(const Totals& mine);
   io::StorageTraffic settle();
-  optim::AdamStep adam_step(double learning_rate, double gradient_scale) const;
+  optim::StepSettings step_settings(double gradient_scale) const;
   double read_loss_sum();
   void zero_loss_sum();
   void run_passes(std::span<const MicroBatch> batches);
@@ -112,7 +112,7 @@ class Trainer {
   StateAccess access_;
   std::vector<Totals> gathered_;  // of every rank
   std::vector<std::int32_t> padded_tokens_;
-  std::int64_t adam_steps_ = 0;
+  std::int64_t updates_ = 0;  // the optimizer's steps: without those skipped
   std::int64_t skipped_in_a_row_ = 0;
   io::StorageTraffic settled_;  // of the storage, when it was last idle
   io::StorageTraffic deferred_update_traffic_;

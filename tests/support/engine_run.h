@@ -21,6 +21,12 @@
 
 namespace strata::test {
 
+// With blocks so small that the shards of small models have several.
+inline engine::RunSetup make_setup(const engine::Options& options, comm::Communicator& comm) {
+  return engine::make_run_setup(options, comm.topology(), comm.staging_bytes(),
+                                offload::kShardAlignmentElements);
+}
+
 // Members in the order in which `strata train` sets them up.
 class EngineRun {
  public:
@@ -28,7 +34,7 @@ class EngineRun {
   // With `faults`, state on NVMe lies in a storage in memory that has them.
   EngineRun(const engine::Options& options, const std::optional<io::FaultRules>& faults)
       : comm_(comm::make_single_rank_communicator()),
-        setup_(engine::make_run_setup(options, comm_->topology(), comm_->staging_bytes())),
+        setup_(make_setup(options, *comm_)),
         data_(engine::open_training_data(options, setup_.model.vocabulary, setup_.batch.seq_len)),
         session_(setup_, *comm_, failure_),
         faulty_(faults ? io::make_fault_storage(setup_.plan.total_bytes(offload::Tier::nvme),
@@ -113,8 +119,7 @@ inline RunResult train(const engine::Options& options, int steps,
 // The same options with the smallest budgets that their plan fits in: exactly its bytes.
 inline engine::Options with_smallest_budgets(engine::Options options) {
   const auto comm = comm::make_single_rank_communicator();
-  const engine::RunSetup setup =
-      engine::make_run_setup(options, comm->topology(), comm->staging_bytes());
+  const engine::RunSetup setup = make_setup(options, *comm);
   options.device_memory = setup.plan.total_bytes(offload::Tier::device);
   options.host_memory = setup.plan.total_bytes(offload::Tier::host);
   return options;
