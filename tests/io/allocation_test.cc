@@ -48,19 +48,26 @@ TEST(Allocation, TheCountSeesOne) {
   EXPECT_GE(allocations.load() - before, 1);
 }
 
-TEST(Allocation, AVolumeMakesNonePerRequest) {
+class VolumeAllocation : public testing::TestWithParam<EngineKind> {};
+
+TEST_P(VolumeAllocation, AVolumeMakesNonePerRequest) {
   Budget budget("host memory", 16 * kMiB);
   AlignedBuffer buffer(budget, "test", 2 * kMiB);
   Tracer tracer(4096);
   VolumeOptions options;
   options.directories = {{testing::TempDir(), 1e9}, {testing::TempDir(), 3e9}};
+  options.engine.kind = GetParam();
   options.capacity_bytes = buffer.bytes();
   options.queue_depth = 4;
   options.stripe_bytes = 64 * kKiB;
   options.request_bytes_max = 32 * kKiB;
   const auto storage = create_volume(options, &tracer);
+  storage->register_memory(buffer.span(0, kMiB));
   EXPECT_EQ(allocations_of_a_round(*storage, buffer.span()), 0);
 }
+
+INSTANTIATE_TEST_SUITE_P(Engines, VolumeAllocation,
+                         testing::Values(EngineKind::uring, EngineKind::threads));
 
 TEST(Allocation, MemoryStorageMakesNonePerRequest) {
   Budget budget("host memory", 16 * kMiB);

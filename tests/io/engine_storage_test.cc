@@ -5,12 +5,9 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <condition_variable>
 #include <cstring>
-#include <deque>
 #include <fstream>
-#include <functional>
-#include <mutex>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
@@ -18,107 +15,26 @@
 
 #include "kernels/base/bytes.h"
 #include "tests/io/failure_of.h"
+#include "tests/io/scripted_engine.h"
 
 namespace strata::io {
 namespace {
 
 constexpr std::int64_t kCapacityBytes = kMiB;
-constexpr int kNever = 1;  // not a result: multiples of the alignment and negative numbers are
-
-// Requests are carried out on memory, at once, as far as the script lets them.
-class ScriptedEngine final : public Engine {
- public:
-  // The result of submission number `n` (from 0), or kNever.
-  using Script = std::function<int(const Transfer::Piece& piece, int n)>;
-
-  explicit ScriptedEngine(Script script) : script_(std::move(script)) {}
-
-  Submission submit(std::span<const Request> requests) override {
-    for (std::size_t i = 0; i < requests.size(); ++i) {
-      const int error = submit(requests[i].piece, requests[i].tag);
-      if (error != 0) return {i, error};
-    }
-    return {requests.size(), 0};
-  }
-  std::string description() const override { return "a script"; }
-
-  int submit(const Transfer::Piece& piece, std::uint64_t tag) {
-    const std::lock_guard lock(mutex_);
-    if (refusal_ != 0) return refusal_;
-    pieces_.push_back(piece);
-    const int result = script_(piece, static_cast<int>(pieces_.size()) - 1);
-    if (result == kNever) {
-      stuck_.push_back({tag, static_cast<std::int32_t>(piece.span.bytes())});
-      return 0;
-    }
-    std::byte* stored = memory_.data() + piece.offset_bytes;
-    if (result > 0 && piece.operation == Operation::read) {
-      std::memcpy(piece.span.data(), stored, static_cast<std::size_t>(result));
-    } else if (result > 0) {
-      std::memcpy(stored, piece.span.data(), static_cast<std::size_t>(result));
-    }
-    completions_.push_back({tag, result});
-    changed_.notify_one();
-    return 0;
-  }
-
-  std::size_t wait(std::span<Completion> completions, std::chrono::nanoseconds timeout) override {
-    std::unique_lock lock(mutex_);
-    changed_.wait_until(lock, std::chrono::system_clock::now() + timeout,
-                        [&] { return broken_ || !completions_.empty(); });
-    if (broken_) throw IoError("the ring is broken");
-    std::size_t count = 0;
-    while (count < completions.size() && !completions_.empty()) {
-      completions[count++] = completions_.front();
-      completions_.pop_front();
-    }
-    return count;
-  }
-
-  void refuse_with(int error_number) {
-    const std::lock_guard lock(mutex_);
-    refusal_ = error_number;
-  }
-  void break_down() {
-    const std::lock_guard lock(mutex_);
-    broken_ = true;
-    changed_.notify_one();
-  }
-  void complete_stuck() {
-    const std::lock_guard lock(mutex_);
-    completions_.insert(completions_.end(), stuck_.begin(), stuck_.end());
-    stuck_.clear();
-    changed_.notify_one();
-  }
-  std::vector<Transfer::Piece> pieces() const {
-    const std::lock_guard lock(mutex_);
-    return pieces_;
-  }
-
- private:
-  Script script_;
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  std::vector<std::byte> memory_ = std::vector<std::byte>(kCapacityBytes);
-  std::vector<Transfer::Piece> pieces_;
-  std::deque<Completion> completions_;
-  std::vector<Completion> stuck_;
-  int refusal_ = 0;
-  bool broken_ = false;
-};
+constexpr std::int64_t kPieceBytes = 64 * kKiB;
 
 int all_of_it(const Transfer::Piece& piece, int) { return static_cast<int>(piece.span.bytes()); }
 
 class EngineStorageTest : public testing::Test {
  protected:
   void open(ScriptedEngine::Script script, int queue_depth = 4, Tracer* tracer = nullptr) {
-    auto engine = std::make_unique<ScriptedEngine>(std::move(script));
+    auto engine = std::make_unique<ScriptedEngine>(kCapacityBytes, std::move(script));
     engine_ = engine.get();
     EngineStorageOptions options;
     options.path = "/nvme/state";
     options.capacity_bytes = kCapacityBytes;
     options.alignment_bytes = 512;
-    options.request_bytes_max = 64 * kKiB;
+    options.request_bytes_max = kPieceBytes;
     options.queue_depth = queue_depth;
     options.timeout = std::chrono::milliseconds(timeout_ms_);
     storage_ = std::make_unique<EngineStorage>(options, std::move(engine), tracer);
@@ -131,8 +47,8 @@ class EngineStorageTest : public testing::Test {
   }
 
   Budget budget_{"host memory", 16 * kMiB};
-  AlignedBuffer written_{budget_, "test", 256 * kKiB};
-  AlignedBuffer read_{budget_, "test", 256 * kKiB};
+  AlignedBuffer written_{budget_, "test", 512 * kKiB};
+  AlignedBuffer read_{budget_, "test", 512 * kKiB};
   int timeout_ms_ = 60000;
   ScriptedEngine* engine_ = nullptr;
   std::unique_ptr<EngineStorage> storage_;
@@ -141,14 +57,36 @@ class EngineStorageTest : public testing::Test {
 TEST_F(EngineStorageTest, SplitsLongRequests) {
   open(all_of_it);
   EXPECT_EQ(write_failure(512, written_.span(0, 130 * kKiB)), "");
-  const std::vector<Transfer::Piece> pieces = engine_->pieces();
-  ASSERT_EQ(pieces.size(), 3u);
-  EXPECT_EQ(pieces[0].offset_bytes, 512);
-  EXPECT_EQ(pieces[0].span.bytes(), 64 * kKiB);
-  EXPECT_EQ(pieces[1].offset_bytes, 512 + 64 * kKiB);
-  EXPECT_EQ(pieces[1].span.bytes(), 64 * kKiB);
-  EXPECT_EQ(pieces[2].offset_bytes, 512 + 128 * kKiB);
-  EXPECT_EQ(pieces[2].span.bytes(), 2 * kKiB);
+  const std::vector<Engine::Request> requests = engine_->requests();
+  ASSERT_EQ(requests.size(), 3u);
+  EXPECT_EQ(requests[0].piece.offset_bytes, 512);
+  EXPECT_EQ(requests[0].piece.span.bytes(), kPieceBytes);
+  EXPECT_EQ(requests[1].piece.offset_bytes, 512 + kPieceBytes);
+  EXPECT_EQ(requests[1].piece.span.bytes(), kPieceBytes);
+  EXPECT_EQ(requests[2].piece.offset_bytes, 512 + 2 * kPieceBytes);
+  EXPECT_EQ(requests[2].piece.span.bytes(), 2 * kKiB);
+}
+
+TEST_F(EngineStorageTest, SubmitsInOneCallWhatItHasSlotsFor) {
+  open(all_of_it, 8);
+  EXPECT_EQ(write_failure(0, written_.span()), "");
+  EXPECT_EQ(write_failure(512, written_.span(0, 512)), "");
+  EXPECT_EQ(engine_->batches(), (std::vector<std::size_t>{8, 1}));
+}
+
+// And so submits more than one request when it is woken.
+TEST_F(EngineStorageTest, ASubmitterWaitsUntilAQuarterOfTheSlotsIsFree) {
+  open([](const Transfer::Piece& piece, int n) { return n < 8 ? kNever : all_of_it(piece, n); }, 8);
+  IoGroup first;
+  storage_->write(0, written_.span(), first);
+  std::string failure = "not run";
+  std::thread other([&] { failure = write_failure(0, written_.span(0, 2 * kPieceBytes)); });
+  engine_->complete_stuck(1);
+  while (storage_->traffic().written_bytes == 0) std::this_thread::yield();
+  engine_->complete_stuck();
+  other.join();
+  EXPECT_EQ(failure, "");
+  EXPECT_EQ(engine_->batches(), (std::vector<std::size_t>{8, 2}));
 }
 
 TEST_F(EngineStorageTest, ContinuesShortTransfersAndRetriesInterruptions) {
@@ -168,9 +106,9 @@ TEST_F(EngineStorageTest, ContinuesShortTransfersAndRetriesInterruptions) {
   group.wait();
   storage_->read(0, read_.span(), group);
   group.wait();
-  EXPECT_EQ(std::memcmp(read_.data(), written_.data(), 256 * kKiB), 0);
-  EXPECT_EQ(storage_->traffic().written_bytes, 256 * kKiB);
-  EXPECT_EQ(storage_->traffic().read_bytes, 256 * kKiB);
+  EXPECT_EQ(std::memcmp(read_.data(), written_.data(), 512 * kKiB), 0);
+  EXPECT_EQ(storage_->traffic().written_bytes, 512 * kKiB);
+  EXPECT_EQ(storage_->traffic().read_bytes, 512 * kKiB);
 }
 
 TEST_F(EngineStorageTest, AnErrorFailsItsGroupAndNoOther) {
@@ -198,7 +136,7 @@ TEST_F(EngineStorageTest, NothingIsStartedAfterATimeout) {
   open([](const Transfer::Piece&, int) { return kNever; });
   const std::string first = write_failure(0, written_.span(0, 4096));
   EXPECT_EQ(write_failure(4096, written_.span(0, 4096)), first);
-  EXPECT_EQ(engine_->pieces().size(), 1u);
+  EXPECT_EQ(engine_->requests().size(), 1u);
 }
 
 TEST_F(EngineStorageTest, SubmittersThatWaitForASlotAreReleasedByATimeout) {
@@ -222,11 +160,77 @@ TEST_F(EngineStorageTest, ALateCompletionChangesNothing) {
 
 TEST_F(EngineStorageTest, ARefusedSubmissionFailsItsGroup) {
   open(all_of_it);
-  engine_->refuse_with(EBADF);
+  engine_->refuse_after(0, EBADF);
   const std::string failure = write_failure(8192, written_.span(0, 4096));
   EXPECT_EQ(failure,
             "write /nvme/state at offset 8192, 4096 bytes: the system did not accept it: Bad file "
             "descriptor (errno 9)");
+}
+
+TEST_F(EngineStorageTest, OfABatchThatIsRefusedInTheMiddleTheBeginningIsWaitedFor) {
+  open([](const Transfer::Piece&, int) { return kNever; });
+  engine_->refuse_after(2, ENOMEM);
+  IoGroup group;
+  storage_->write(0, written_.span(0, 4 * kPieceBytes), group);
+  EXPECT_TRUE(group.pending());
+  engine_->complete_stuck();
+  EXPECT_EQ(failure_of(group),
+            "write /nvme/state at offset 131072, 65536 bytes: the system did not accept it: Cannot "
+            "allocate memory (errno 12)");
+  EXPECT_EQ(storage_->traffic().written_bytes, 2 * kPieceBytes);
+}
+
+TEST_F(EngineStorageTest, ADriveThatIsBusyForEverIsStuck) {
+  timeout_ms_ = 32;
+  open([](const Transfer::Piece&, int) { return -EAGAIN; });
+  const std::string failure = write_failure(0, written_.span(0, 4096));
+  EXPECT_NE(failure.find("not completed after"), std::string::npos) << failure;
+}
+
+TEST_F(EngineStorageTest, AFlushThatFailsNamesTheFile) {
+  open([](const Transfer::Piece& piece, int) {
+    return piece.operation == Operation::flush ? -EIO : 0;
+  });
+  IoGroup group;
+  storage_->flush(group);
+  EXPECT_EQ(failure_of(group),
+            "flush /nvme/state at offset 0, 0 bytes: Input/output error (errno 5)");
+}
+
+constexpr const char* kStray =
+    "/nvme/state: a script answered a request that is not in flight, or answered one twice: its "
+    "results cannot be trusted";
+
+// The second answer comes while the slot is used again, and must not end what it is used for.
+TEST_F(EngineStorageTest, AnEngineThatAnswersTwiceFailsTheStorageAndNoRequestInFlight) {
+  open([](const Transfer::Piece& piece, int n) { return n == 1 ? kNever : all_of_it(piece, n); },
+       2);
+  EXPECT_EQ(write_failure(0, written_.span(0, 4096)), "");
+  IoGroup stuck;
+  storage_->write(4096, written_.span(0, 8192), stuck);
+  const Engine::Request answered = engine_->requests().front();
+  engine_->answer({answered.tag, 4096});
+  std::string failure;
+  while (failure.empty()) failure = write_failure(0, written_.span(0, 4096));
+  EXPECT_EQ(failure, kStray);
+  EXPECT_TRUE(stuck.pending());
+  engine_->complete_stuck();
+  EXPECT_EQ(failure_of(stuck), "");
+}
+
+TEST_F(EngineStorageTest, AnAnswerToNoRequestFailsTheStorage) {
+  constexpr auto kLast = std::numeric_limits<std::uint64_t>::max();
+  for (const std::uint64_t tag : {std::uint64_t{0}, std::uint64_t{3}, kLast}) {
+    open(all_of_it);
+    engine_->answer({tag, 4096});
+    EXPECT_EQ(write_failure(0, written_.span(0, 4096)), "") << tag;
+    EXPECT_EQ(write_failure(0, written_.span(0, 4096)), kStray) << tag;
+  }
+}
+
+TEST_F(EngineStorageTest, SaysWhatItsEngineIs) {
+  open(all_of_it);
+  EXPECT_EQ(storage_->description(), "a script, queue depth 4");
 }
 
 TEST_F(EngineStorageTest, ABrokenRingFailsAllThatIsInFlight) {

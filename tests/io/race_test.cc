@@ -1,5 +1,5 @@
-// In builds with -fsanitize=thread: a buffer used before its wait() is a reported race, though the
-// kernel and not a thread of ours transfers the bytes; one used after it is not.
+// In builds with -fsanitize=thread: a buffer used before its wait() is a reported race, whether
+// the kernel or a thread of ours transfers the bytes; one used after it is not.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -13,11 +13,12 @@ namespace {
 enum class Wait { before_use, after_use };
 
 template <typename Submit>
-[[noreturn]] void use_buffer(Wait wait, const Submit& submit) {
+[[noreturn]] void use_buffer(EngineKind engine, Wait wait, const Submit& submit) {
   Budget budget("host memory", kMiB);
   AlignedBuffer buffer(budget, "test", kPageBytes);
   VolumeOptions options;
   options.directories = {{testing::TempDir(), 0}};
+  options.engine.kind = engine;
   options.capacity_bytes = kMiB;
   {
     const auto storage = create_volume(options, nullptr);
@@ -37,7 +38,7 @@ constexpr auto submit_write = [](Storage& storage, AlignedSpan span, IoGroup& gr
   storage.write(0, span, group);
 };
 
-class RaceDeathTest : public testing::Test {
+class RaceDeathTest : public testing::TestWithParam<EngineKind> {
  protected:
   void SetUp() override {
 #if !defined(__SANITIZE_THREAD__)
@@ -48,16 +49,23 @@ class RaceDeathTest : public testing::Test {
 };
 
 // 66: ThreadSanitizer's exit code after a report.
-TEST_F(RaceDeathTest, AReadsDestinationUsedBeforeTheWaitIsReported) {
-  EXPECT_EXIT(use_buffer(Wait::after_use, submit_read), testing::ExitedWithCode(66), "data race");
+TEST_P(RaceDeathTest, AReadsDestinationUsedBeforeTheWaitIsReported) {
+  EXPECT_EXIT(use_buffer(GetParam(), Wait::after_use, submit_read), testing::ExitedWithCode(66),
+              "data race");
 }
-TEST_F(RaceDeathTest, AWritesSourceChangedBeforeTheWaitIsReported) {
-  EXPECT_EXIT(use_buffer(Wait::after_use, submit_write), testing::ExitedWithCode(66), "data race");
+TEST_P(RaceDeathTest, AWritesSourceChangedBeforeTheWaitIsReported) {
+  EXPECT_EXIT(use_buffer(GetParam(), Wait::after_use, submit_write), testing::ExitedWithCode(66),
+              "data race");
 }
-TEST_F(RaceDeathTest, UseAfterTheWaitIsNot) {
-  EXPECT_EXIT(use_buffer(Wait::before_use, submit_read), testing::ExitedWithCode(0), "");
-  EXPECT_EXIT(use_buffer(Wait::before_use, submit_write), testing::ExitedWithCode(0), "");
+TEST_P(RaceDeathTest, UseAfterTheWaitIsNot) {
+  EXPECT_EXIT(use_buffer(GetParam(), Wait::before_use, submit_read), testing::ExitedWithCode(0),
+              "");
+  EXPECT_EXIT(use_buffer(GetParam(), Wait::before_use, submit_write), testing::ExitedWithCode(0),
+              "");
 }
+
+INSTANTIATE_TEST_SUITE_P(Engines, RaceDeathTest,
+                         testing::Values(EngineKind::uring, EngineKind::threads));
 
 }  // namespace
 }  // namespace strata::io

@@ -86,7 +86,7 @@ TEST_P(StorageConformance, RandomExtentsReadBackWhatWasWritten) {
 
 TEST_P(StorageConformance, RequestsOfTheSmallestSizeLandInTheirPlaces) {
   const std::int64_t unit = storage_->alignment_bytes();
-  constexpr std::int64_t kRequests = 500;
+  constexpr std::int64_t kRequests = 2000;  // no more than pages in the storage
   AlignedBuffer written = buffer(kRequests * unit);
   AlignedBuffer read = buffer(kRequests * unit);
   fill(written.span(), 0, 3);
@@ -100,6 +100,61 @@ TEST_P(StorageConformance, RequestsOfTheSmallestSizeLandInTheirPlaces) {
   }
   group.wait();
   EXPECT_EQ(first_difference(read.span(0, kRequests * unit), 0, 3), -1);
+}
+
+// One transfer is many requests, of which each fills what slots there are, of both kinds at once.
+TEST_P(StorageConformance, LongAndShortTransfersShareTheSlots) {
+  constexpr std::int64_t kHalf = kConformanceCapacityBytes / 2;
+  AlignedBuffer written = buffer(kConformanceCapacityBytes);
+  AlignedBuffer read = buffer(kHalf);
+  fill(written.span(), 0, 4);
+  write_and_wait(kHalf, written.span(kHalf, kHalf));
+  IoGroup reads;
+  IoGroup writes;
+  std::int64_t pages = 1;
+  for (std::int64_t at = 0; at < kHalf; pages = pages % 97 + 13) {
+    const std::int64_t bytes = std::min(pages * kPageBytes, kHalf - at);
+    storage_->write(at, written.span(at, bytes), writes);
+    storage_->read(kHalf + at, read.span(at, bytes), reads);
+    at += bytes;
+  }
+  reads.wait();
+  EXPECT_EQ(first_difference(read.span(), kHalf, 4), -1);
+  writes.wait();
+  read_and_wait(0, read.span());
+  EXPECT_EQ(first_difference(read.span(), 0, 4), -1);
+}
+
+TEST_P(StorageConformance, FlushIsARequestWithoutBytes) {
+  AlignedBuffer bytes = buffer(kMiB);
+  fill(bytes.span(), 0, 6);
+  write_and_wait(0, bytes.span());
+  IoGroup group;
+  storage_->flush(group);
+  storage_->write(kMiB, bytes.span(), group);
+  storage_->flush(group);
+  group.wait();
+  EXPECT_FALSE(group.pending());
+  EXPECT_EQ(storage_->traffic().written_bytes, 2 * kMiB);
+  EXPECT_EQ(storage_->traffic().read_bytes, 0);
+  read_and_wait(0, bytes.span());
+  EXPECT_EQ(first_difference(bytes.span(), 0, 6), -1);
+}
+
+// Registered memory is a hint: transfers within it, across its ends and outside it are the same.
+TEST_P(StorageConformance, RegisteredMemoryHoldsTheSameBytes) {
+  AlignedBuffer bytes = buffer(4 * kMiB);
+  storage_->register_memory(bytes.span(kMiB, kMiB));
+  storage_->register_memory(bytes.span(3 * kMiB + kPageBytes, kPageBytes));
+  for (int generation = 1; generation <= 2; ++generation) {
+    fill(bytes.span(), 0, generation);
+    write_and_wait(0, bytes.span());
+    fill(bytes.span(), 0, 7);
+    read_and_wait(0, bytes.span());
+    EXPECT_EQ(first_difference(bytes.span(), 0, generation), -1);
+  }
+  EXPECT_FALSE(storage_->description().empty());
+  storage_.reset();  // before its memory
 }
 
 TEST_P(StorageConformance, OneRequestMayBeTheWholeStorage) {
