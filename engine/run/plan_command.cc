@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "engine/data/training_data.h"
 #include "engine/options/option_check.h"
 #include "engine/plan/plan_report.h"
 #include "engine/plan/run_setup.h"
+#include "engine/run/run_store.h"
 #include "engine/run/storage_check.h"
 #include "kernels/base/bytes.h"
 #include "kernels/base/error.h"
@@ -54,9 +56,8 @@ Planned make_planned(const Options& options, const comm::Communicator& comm) {
     planned.nvme = check_nvme_space(setup);
   } catch (const ConfigError& e) {
     if (prints_json) {
-      const std::int64_t needed_bytes =
-          setup.plan.total_bytes(offload::Tier::nvme) * setup.topology.local_world_size;
-      print_json(refusal_json(e, offload::Tier::nvme, needed_bytes));
+      const std::size_t directories = store_directories(options).size();
+      print_json(refusal_json(e, offload::Tier::nvme, store_bytes(setup, directories)));
     }
     throw;
   }
@@ -64,15 +65,29 @@ Planned make_planned(const Options& options, const comm::Communicator& comm) {
 }
 
 nlohmann::json nvme_json(const NvmeSpace& nvme) {
-  return {{"directory", nvme.directory.empty() ? nlohmann::json() : nlohmann::json(nvme.directory)},
-          {"needed_bytes", nvme.needed_bytes},
-          {"free_bytes", nvme.free_bytes ? nlohmann::json(*nvme.free_bytes) : nlohmann::json()}};
+  nlohmann::json directories = nlohmann::json::array();
+  for (const NvmeDirectory& directory : nvme.directories) {
+    directories.push_back(
+        {{"path", directory.path},
+         {"free_bytes",
+          directory.free_bytes ? nlohmann::json(*directory.free_bytes) : nlohmann::json()}});
+  }
+  return {{"directories", std::move(directories)}, {"needed_bytes", nvme.needed_bytes}};
 }
 
 std::string verdict(const NvmeSpace& nvme) {
-  if (nvme.needed_bytes == 0 || !nvme.directory.empty()) return "It fits.";
-  return fmt::format("It fits, with a directory for NVMe (--nvme or --run) that has {} free.",
-                     format_bytes(nvme.needed_bytes));
+  if (nvme.needed_bytes == 0) return "It fits.";
+  const std::string needed = format_bytes(nvme.needed_bytes);
+  if (nvme.directories.empty()) {
+    return fmt::format("It fits, with a directory for NVMe (--nvme or --run) that has {} free.",
+                       needed);
+  }
+  std::string text = fmt::format("It fits: it needs {} of NVMe;", needed);
+  for (const NvmeDirectory& directory : nvme.directories) {
+    text += fmt::format(" {} has {} free,", directory.path, format_bytes(*directory.free_bytes));
+  }
+  text.back() = '.';
+  return text;
 }
 
 }  // namespace

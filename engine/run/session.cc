@@ -1,10 +1,7 @@
 #include "engine/run/session.h"
 
-#include <chrono>
-
 #include "engine/run/ranks.h"
-#include "io/file_storage.h"
-#include "kernels/base/bytes.h"
+#include "engine/run/run_store.h"
 #include "kernels/base/error.h"
 
 namespace strata::engine {
@@ -13,29 +10,26 @@ namespace {
 
 constexpr std::int64_t kTraceSpansMax = 1 << 20;
 
-std::chrono::milliseconds milliseconds(double seconds) {
-  return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
+io::EngineChoice choose_engine(const RunSetup& setup) {
+  if (setup.plan.total_bytes(offload::Tier::nvme) == 0) return {};
+  try {
+    return io::choose_engine(io::parse_engine(setup.options.io_engine));
+  } catch (const ConfigError& e) {
+    throw_error<ConfigError>("--io-engine: {}", e.what());
+  }
 }
 
-std::unique_ptr<io::Storage> open_storage(const RunSetup& setup, Tracer* tracer) {
-  const std::int64_t bytes = setup.plan.total_bytes(offload::Tier::nvme);
-  if (bytes == 0) return nullptr;
-  io::FileStorageOptions options;
-  options.directory = nvme_directory(setup);
-  options.capacity_bytes = bytes;
-  options.timeout = milliseconds(setup.options.io_timeout);
-  return io::open_file_storage(options, tracer);
+// The directories may have filled up since they were checked.
+std::unique_ptr<io::Volume> make_store(const RunSetup& setup, const io::EngineChoice& engine,
+                                       Tracer* tracer) {
+  try {
+    return create_store(setup, engine, tracer);
+  } catch (const ConfigError& e) {
+    throw_error<ConfigError>("{}: {}", store_option(setup.options), e.what());
+  }
 }
 
 }  // namespace
-
-std::string nvme_directory(const RunSetup& setup) {
-  if (!setup.options.nvme.empty()) return setup.options.nvme;
-  if (!setup.options.run.empty()) return setup.options.run;
-  throw_error<ConfigError>(
-      "the plan keeps {} on NVMe, but no directory is given for it; use --nvme DIR or --run DIR",
-      format_bytes(setup.plan.total_bytes(offload::Tier::nvme)));
-}
 
 Session::Session(const RunSetup& setup, comm::Communicator& comm, FailureLatch& failure)
     : comm_(comm),
@@ -44,14 +38,15 @@ Session::Session(const RunSetup& setup, comm::Communicator& comm, FailureLatch& 
       workers_(setup.threads, setup.cpus),
       host_budget_("host memory", setup.plan.host_memory_bytes),
       device_({setup.plan.device_memory_bytes, -1}, host_budget_, workers_, failure, tracer_.get()),
-      storage_(agree(comm, [&] { return open_storage(setup, tracer_.get()); })) {
+      engine_choice_(agree(comm, [&] { return choose_engine(setup); })),
+      volume_(agree(comm, [&] { return make_store(setup, engine_choice_, tracer_.get()); })) {
   const Dtype arithmetic = setup.options.matmul_dtype == "f32" ? Dtype::f32 : setup.shape.precision;
   ops::attach_cpu_ops(device_, setup.isa, setup.op_limits, arithmetic, {});
-  rates_ = measure_machine(setup, device_, storage_.get(), comm);
+  rates_ = measure_machine(setup, device_, volume_.get(), comm);
 }
 
 TrainerParts Session::trainer_parts() {
-  return {device_, workers_, comm_, failure_, storage_.get(), tracer_.get()};
+  return {device_, workers_, comm_, failure_, volume_.get(), tracer_.get()};
 }
 
 }  // namespace strata::engine

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <memory>
-#include <string>
 
 #include "engine/plan/machine_rates.h"
 #include "engine/plan/run_setup.h"
@@ -18,21 +17,19 @@
 
 namespace strata::engine {
 
-// Where this run's state goes on NVMe: --nvme, or the run's folder. Throws ConfigError when the
-// plan needs NVMe and there is neither.
-std::string nvme_directory(const RunSetup& setup);
-
 class Session {
  public:
-  // `failure` and `comm` must outlive the session. Reserves NVMe space; measures the machine and
-  // settles the arithmetic, the same on all ranks.
+  // `failure` and `comm` must outlive the session. Makes the run's store, which is deleted with the
+  // session; measures the machine and settles the arithmetic, the same on all ranks.
   Session(const RunSetup& setup, comm::Communicator& comm, FailureLatch& failure);
 
   TrainerParts trainer_parts();
   const MachineRates& rates() const { return rates_; }
   CpuDevice& device() { return device_; }
-  io::Storage* storage() { return storage_.get(); }
-  io::Volume* volume() { return nullptr; }
+  // Null when the plan keeps nothing on NVMe.
+  io::Volume* volume() { return volume_.get(); }
+  // Which I/O engine carries its transfers, and why.
+  const io::EngineChoice& engine_choice() const { return engine_choice_; }
   Tracer* tracer() { return tracer_.get(); }
 
  private:
@@ -42,7 +39,8 @@ class Session {
   WorkerSet workers_;
   Budget host_budget_;
   CpuDevice device_;
-  std::unique_ptr<io::Storage> storage_;
+  io::EngineChoice engine_choice_;
+  std::unique_ptr<io::Volume> volume_;
   MachineRates rates_;
 };
 

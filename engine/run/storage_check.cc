@@ -1,9 +1,11 @@
 #include "engine/run/storage_check.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <system_error>
 
-#include "io/file_storage.h"
+#include "engine/run/run_store.h"
+#include "io/volume.h"
 #include "kernels/base/error.h"
 
 namespace strata::engine {
@@ -21,31 +23,31 @@ std::string nearest_existing(const std::string& path) {
   return nearest;
 }
 
-std::int64_t check_directory(const char* option, const std::string& directory,
-                             std::int64_t needed_bytes) {
-  try {
-    return io::check_storage_directory(directory, needed_bytes);
-  } catch (const ConfigError& e) {
-    throw_error<ConfigError>("{}: {}", option, e.what());
-  }
-}
-
 }  // namespace
 
 NvmeSpace check_nvme_space(const RunSetup& setup) {
   const Options& options = setup.options;
+  std::vector<io::VolumeDirectory> directories = store_directories(options);
   NvmeSpace space;
-  space.needed_bytes =
-      setup.plan.total_bytes(offload::Tier::nvme) * setup.topology.local_world_size;
-  if (!options.nvme.empty()) {
-    space.directory = options.nvme;
-    space.free_bytes = check_directory("--nvme", options.nvme, space.needed_bytes);
-  } else if (!options.run.empty()) {
-    space.directory = options.run;
-    if (space.needed_bytes > 0) {
-      space.free_bytes =
-          check_directory("--run", nearest_existing(options.run), space.needed_bytes);
+  space.needed_bytes = store_bytes(setup, std::max<std::size_t>(1, directories.size()));
+  for (const io::VolumeDirectory& directory : directories) {
+    space.directories.push_back({directory.path, std::nullopt});
+  }
+  if (options.nvme.empty()) {
+    if (space.needed_bytes == 0) return space;
+    for (io::VolumeDirectory& directory : directories) {
+      directory.path = nearest_existing(directory.path);
     }
+  }
+  if (directories.empty()) return space;
+  try {
+    const std::vector<std::int64_t> free_bytes =
+        io::check_directories(directories, space.needed_bytes);
+    for (std::size_t d = 0; d < directories.size(); ++d) {
+      space.directories[d].free_bytes = free_bytes[d];
+    }
+  } catch (const ConfigError& e) {
+    throw_error<ConfigError>("{}: {}", store_option(options), e.what());
   }
   return space;
 }

@@ -25,6 +25,8 @@
 #include "engine/run/text_file.h"
 #include "engine/run/training_run.h"
 #include "engine/step/trainer.h"
+#include "kernels/base/bytes.h"
+#include "kernels/base/error.h"
 #include "kernels/base/machine.h"
 
 namespace strata::engine {
@@ -38,8 +40,11 @@ struct Prepared {
 };
 
 void check_storage(const RunSetup& setup) {
-  if (setup.plan.total_bytes(offload::Tier::nvme) > 0) nvme_directory(setup);  // there is one
-  check_nvme_space(setup);
+  const NvmeSpace space = check_nvme_space(setup);
+  if (space.needed_bytes == 0 || !space.directories.empty()) return;
+  throw_error<ConfigError>(
+      "the plan keeps {} on NVMe, but no directory is given for it; use --nvme DIR or --run DIR",
+      format_bytes(space.needed_bytes));
 }
 
 std::string trace_path(const Options& options, const comm::Communicator& comm) {
@@ -109,7 +114,10 @@ void print_start(const RunSetup& setup, const TrainingData& data, Session& sessi
                                           count_text(setup.threads, "thread")));
   }
   text += labelled("binding", binding);
-  if (session.storage() != nullptr) text += labelled("storage", session.storage()->description());
+  if (session.volume() != nullptr) {
+    text += labelled("storage", session.volume()->description());
+    text += labelled("I/O", session.engine_choice().reason);
+  }
   text += labelled("writes", NvmeLedger(setup, data, session.volume()).forecast_text());
   text += labelled("options", options_summary(setup.options));
   fmt::print("{}\n{}\n", text, plan_table(setup));

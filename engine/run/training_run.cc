@@ -150,7 +150,7 @@ void TrainingRun::finish() {
 }
 
 io::StorageTraffic TrainingRun::nvme_traffic() const {
-  return session_.storage() != nullptr ? session_.storage()->traffic() : io::StorageTraffic{};
+  return session_.volume() != nullptr ? session_.volume()->traffic() : io::StorageTraffic{};
 }
 
 // 0 where no step but the first was trained.

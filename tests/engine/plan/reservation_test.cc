@@ -3,6 +3,8 @@
 
 #include <map>
 #include <ostream>
+#include <string>
+#include <vector>
 
 #include "tests/support/engine_run.h"
 
@@ -23,6 +25,9 @@ struct Case {
   int pass = 100;
   bool recompute = true;
   bool smallest = false;
+  std::string optimizer = "adamw";
+  std::string moments = "f32";
+  std::vector<std::string> lr_scale = {};
 };
 
 void PrintTo(const Case& test, std::ostream* out) { *out << test.name; }
@@ -47,6 +52,9 @@ class Reservation : public ::testing::Test {
     options.grad_dtype = test.grad_dtype;
     options.pass = test.pass;
     options.recompute = test.recompute;
+    options.optimizer = test.optimizer;
+    options.moments = test.moments;
+    options.lr_scale = test.lr_scale;
     return test.smallest ? with_smallest_budgets(options) : options;
   }
 
@@ -85,7 +93,7 @@ TEST_P(Regimes, ReserveThePlan) {
     EXPECT_EQ(host.peak_bytes(), plan.total_bytes(Tier::host));
     EXPECT_LE(device.peak_bytes(), run.setup().options.device_memory);
     EXPECT_LE(host.peak_bytes(), run.setup().options.host_memory);
-    const io::Storage* const storage = run.session().storage();
+    const io::Storage* const storage = run.session().volume();
     EXPECT_EQ(storage != nullptr ? storage->capacity_bytes() : 0, plan.total_bytes(Tier::nvme));
   };
   expect_planned();
@@ -162,6 +170,28 @@ std::vector<Case> cases() {
          .activations = "device",
          .grad_dtype = "bf16",
          .pass = 1});
+    add({.name = "bf16_moments", .place = "all=nvme", .activations = "host", .moments = "bf16"});
+    add({.name = "int8_moments", .place = "all=nvme", .activations = "host", .moments = "int8"});
+    add({.name = "int8_moments_mixed",
+         .place = "weights=host,remainder=nvme,moments=device,gradients=host",
+         .activations = "host",
+         .moments = "int8"});
+    add({.name = "lion_smallest",
+         .place = "all=nvme",
+         .activations = "nvme",
+         .prefetch = 0,
+         .smallest = true,
+         .optimizer = "lion",
+         .moments = "int8"});
+    add({.name = "lion_f32_host",
+         .place = "all=host",
+         .activations = "nvme",
+         .precision = "f32",
+         .optimizer = "lion"});
+    add({.name = "frozen",
+         .place = "all=nvme",
+         .activations = "nvme",
+         .lr_scale = {"h.1.*=0", "wte.*=0", "h.0.attn.*=0"}});
   }
   return all;
 }

@@ -208,9 +208,15 @@ TEST_F(TrainTest, PlanSaysWhatItNeedsOnNvme) {
   EXPECT_PRED2(mentions, text.out,
                "It fits, with a directory for NVMe (--nvme or --run) that has ");
   const json plan = json::parse(strata("plan", options(), {"--nvme", "", "--json"}).out);
-  EXPECT_TRUE(plan["storage"]["directory"].is_null());
-  EXPECT_EQ(plan["storage"]["needed_bytes"], plan["tiers"]["nvme"]["total_bytes"]);
-  EXPECT_PRED2(mentions, strata("plan", options()).out, "\nIt fits.\n");
+  EXPECT_TRUE(plan["storage"]["directories"].empty());
+  // The state, and the store's description of it.
+  EXPECT_GE(plan["storage"]["needed_bytes"], plan["tiers"]["nvme"]["total_bytes"]);
+  EXPECT_PRED2(mentions, strata("plan", options()).out, "\nIt fits: it needs ");
+  const json here = json::parse(strata("plan", options(), {"--json"}).out)["storage"];
+  EXPECT_EQ(here["directories"][0]["path"], "nvme");
+  EXPECT_GT(here["directories"][0]["free_bytes"], here["needed_bytes"]);
+  EXPECT_EQ(here["needed_bytes"], plan["storage"]["needed_bytes"]);
+  EXPECT_PRED2(mentions, strata("plan", options(), {"--place", "all=host"}).out, "\nIt fits.\n");
 }
 
 TEST_F(TrainTest, PlanRefusesWhatTrainRefuses) {
