@@ -68,7 +68,9 @@ void add_tiers(ListBuilder& list) {
       "all for those not named), such as weights=host,moments=nvme; the plan chooses the rest",
       text_field("KIND=TIER,...", &Options::place));
   list.add("prefetch", "Units that are read ahead of their use", integer_field(&Options::prefetch));
-  list.add("chunk-size", "Size of one transfer of the streaming optimizer",
+  list.add("chunk-size",
+           "Size of one transfer of the streaming optimizer, of a state in f32; rounded up to whole "
+           "MiB, the blocks that have a checksum",
            size_field(&Options::chunk_size));
   list.add("activations", "Tier of the activation checkpoints",
            choice_field({"auto", "device", "host", "nvme"}, &Options::activations));
@@ -160,7 +162,7 @@ void add_arithmetic(ListBuilder& list) {
   list.used_by(kTrain);
   list.add("matmul-dtype", "Type that matrix products run in; auto measures at start",
            choice_field({"auto", "bf16", "f32"}, &Options::matmul_dtype));
-  list.used_by(kTrainAndPlan);
+  list.used_by({CommandKind::train, CommandKind::plan, CommandKind::bench_optimizer});
   list.add("isa", "Instruction set; auto is the best that this machine has",
            choice_field({"auto", "avx512", "avx2", "scalar"}, &Options::isa));
   list.add("threads", "Compute threads of a rank; auto is its share of the processors it may use",
@@ -175,6 +177,12 @@ void add_run(ListBuilder& list) {
   list.used_by(kTrainAndPlan);
   list.add("run", "New folder for the run's options, plan, log and state",
            text_field("DIR", &Options::run), {"output_dir", "out_dir", "run_dir"});
+  list.used_by({CommandKind::gc});
+  list.add("dry-run", "Show what would be removed, and remove nothing",
+           switch_field(&Options::dry_run))
+      .is_flag = true;
+  list.add("force", "Remove stores whose header is damaged, too", switch_field(&Options::force))
+      .is_flag = true;
 }
 
 void add_watching(ListBuilder& list) {
@@ -197,7 +205,8 @@ void add_watching(ListBuilder& list) {
            "Write a Chrome trace of streams and threads to this file, or with several ranks to "
            "FILE.RANK",
            text_field("FILE", &Options::trace));
-  list.used_by({CommandKind::train, CommandKind::plan, CommandKind::doctor, CommandKind::bench_io});
+  list.used_by({CommandKind::train, CommandKind::plan, CommandKind::doctor, CommandKind::bench_io,
+                CommandKind::bench_optimizer, CommandKind::gc});
   list.add("json", "Progress and results as JSON on standard output", switch_field(&Options::json))
       .is_flag = true;
 }
@@ -234,6 +243,13 @@ void add_benchmark(ListBuilder& list) {
            number_field("SECONDS", &Options::cell_seconds));
   list.add("checksums", "Compute and verify checksums, as training does",
            switch_field(&Options::checksums));
+  list.used_by({CommandKind::bench_optimizer});
+  list.add("elements", "Parameters to update", integer_field(&Options::elements));
+  list.add("variants",
+           "What to measure: f32-gradients, bf16-gradients, f32-masters, bf16-moments, "
+           "int8-moments, lion; unset, all",
+           list_field("NAME,...", &Options::variants))
+      .shows_default = false;
 }
 
 std::vector<OptionSpec> build_list() {

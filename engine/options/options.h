@@ -27,7 +27,7 @@ struct Options {
   std::string nvme;                           // "DIR[=7GB/s],…"; empty: the run's folder
   std::string place;                          // "weights=host,moments=nvme,…"
   int prefetch = 2;                           // units read ahead
-  std::optional<std::int64_t> chunk_size;     // bytes of one optimizer transfer
+  std::optional<std::int64_t> chunk_size;     // bytes of one optimizer transfer, in f32
   std::string activations = "auto";           // auto, device, host, nvme
   bool recompute = true;
 
@@ -65,6 +65,8 @@ struct Options {
 
   // run
   std::string run;  // folder; empty: nothing is kept
+  bool dry_run = false;
+  bool force = false;
 
   // watching
   std::int64_t eval_every = 0;     // steps; 0: only at start and end
@@ -89,6 +91,8 @@ struct Options {
   std::optional<std::int64_t> file_size;  // bytes
   double cell_seconds = 1.2;
   bool checksums = true;
+  std::int64_t elements = 100'000'000;
+  std::vector<std::string> variants;  // empty: all
 };
 
 }  // namespace strata::engine

@@ -14,7 +14,9 @@
 #include "engine/run/ranks.h"
 #include "engine/run/train.h"
 #include "engine/tools/bench_io_command.h"
+#include "engine/tools/bench_optimizer_command.h"
 #include "engine/tools/doctor_command.h"
+#include "engine/tools/gc_command.h"
 #include "kernels/base/error.h"
 #include "kernels/base/suggest.h"
 
@@ -52,6 +54,10 @@ const Command kCommands[] = {
      [](const Options& options, Ranks& ranks, Clock::time_point) {
        return run_plan(options, ranks);
      }},
+    {{"gc", "DIR...", CommandKind::gc},
+     "Reclaim the space of stores whose runs have ended or died",
+     check_gc_options,
+     run_on_first_rank<run_gc>},
     {{"doctor", "", CommandKind::doctor},
      "Show what this machine allows, and what to do where it falls short",
      accept_options,
@@ -60,6 +66,10 @@ const Command kCommands[] = {
      "Measure the drives by block size and depth, and name the options that follow",
      check_bench_io_options,
      run_on_first_rank<run_bench_io>},
+    {{"bench optimizer", "", CommandKind::bench_optimizer},
+     "Measure the optimizer's update against what memory allows",
+     check_bench_optimizer_options,
+     run_on_first_rank<run_bench_optimizer>},
 };
 
 std::string program_help() {
