@@ -46,6 +46,14 @@ struct stat status_of(const FileDescriptor& file, const std::string& path) {
       path);
 }
 
+// Makes the name durable: a flush of the file need not.
+void flush_directory(const std::string& directory) {
+  const FileDescriptor descriptor = open_file(directory, O_RDONLY | O_DIRECTORY);
+  if (!descriptor.is_open() || fsync(descriptor.get()) != 0) {
+    throw_error<IoError>("flush directory {}: {}", directory, errno_text(errno));
+  }
+}
+
 DirectFile create_locked(const std::string& directory, const std::string& path) {
   check_is_directory(directory);
   FileDescriptor descriptor = open_file(path, O_CREAT | O_EXCL | O_RDWR | O_DIRECT);
@@ -56,6 +64,7 @@ DirectFile create_locked(const std::string& directory, const std::string& path) 
     if (!take_lock(descriptor, path) || status_of(descriptor, path).st_nlink == 0) {
       throw_error<IoError>("lock {}: another process is removing it; start again", path);
     }
+    flush_directory(directory);
     return DirectFile(std::move(descriptor), directory, path);
   } catch (...) {
     unlink(path.c_str());

@@ -1,12 +1,11 @@
 #include "io/volume.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <utility>
 
 #include "io/check_request.h"
-#include "io/drive_space.h"
+#include "io/directory_locks.h"
 #include "io/engine_storage.h"
 #include "io/store_file.h"
 #include "io/volume_dealing.h"
@@ -82,6 +81,10 @@ class StripedVolume final : public Volume {
 
   int devices() const override { return static_cast<int>(devices_.size()); }
   std::string device_path(int device) const override { return at(device).file.file().directory(); }
+  std::string locate(std::int64_t offset_bytes) const override {
+    const StripePlace place = map_.place(offset_bytes / stripe_bytes_);
+    return at(place.directory).storage->locate(offset_in_file(place, offset_bytes));
+  }
   StorageTraffic device_traffic(int device) const override {
     return at(device).storage->device_traffic(0);
   }
@@ -98,6 +101,11 @@ class StripedVolume final : public Volume {
 
  private:
   const Device& at(int device) const { return devices_[static_cast<std::size_t>(device)]; }
+
+  // Of the byte of the data at `offset_bytes`, in a stripe that lies at `place`.
+  std::int64_t offset_in_file(const StripePlace& place, std::int64_t offset_bytes) const {
+    return metadata_bytes_ + place.index * stripe_bytes_ + offset_bytes % stripe_bytes_;
+  }
 
   // Calls transfer(storage, offset in the file, part) for each run of `span` that lies in one piece
   // in one file.
@@ -123,8 +131,7 @@ void StripedVolume::split(std::int64_t offset_bytes, AlignedSpan span, TransferP
       ++stripe;
     } while (stripe * stripe_bytes_ < end && map_.place(stripe).directory == place.directory);
     const std::int64_t part_bytes = std::min(stripe * stripe_bytes_, end) - begin;
-    transfer(*at(place.directory).storage,
-             metadata_bytes_ + place.index * stripe_bytes_ + begin % stripe_bytes_,
+    transfer(*at(place.directory).storage, offset_in_file(place, begin),
              span.sub(begin - offset_bytes, part_bytes));
     begin += part_bytes;
   }
@@ -151,6 +158,7 @@ std::unique_ptr<Volume> create_volume(const VolumeOptions& options, Tracer* trac
   STRATA_CHECK(!options.directories.empty() && options.capacity_bytes > 0);
   STRATA_CHECK(options.metadata_bytes >= 0 && options.metadata_bytes % kPageBytes == 0);
   STRATA_CHECK(options.stripe_bytes > 0 && options.stripe_bytes % kPageBytes == 0);
+  const DirectoryLocks locks(paths_of(options.directories), options.timeout);
   StripeMap map = deal_stripes(options);
   std::vector<Device> devices;
   for (std::size_t i = 0; i < options.directories.size(); ++i) {

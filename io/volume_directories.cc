@@ -8,6 +8,7 @@
 
 #include "io/drive_space.h"
 #include "io/volume.h"
+#include "io/volume_dealing.h"
 #include "kernels/base/bytes.h"
 #include "kernels/base/error.h"
 
@@ -95,11 +96,15 @@ std::string format_directories(const std::vector<VolumeDirectory>& directories) 
   return text;
 }
 
-std::vector<std::int64_t> check_directories(const std::vector<VolumeDirectory>& directories,
-                                            std::int64_t needed_bytes) {
+std::vector<std::string> paths_of(const std::vector<VolumeDirectory>& directories) {
   std::vector<std::string> paths;
   for (const VolumeDirectory& directory : directories) paths.push_back(directory.path);
-  const std::vector<DriveSpace> drives = look_at_drives(paths);
+  return paths;
+}
+
+std::vector<std::int64_t> check_directories(const std::vector<VolumeDirectory>& directories,
+                                            std::int64_t needed_bytes) {
+  const std::vector<DriveSpace> drives = look_at_drives(paths_of(directories));
   check_total_free(drives, needed_bytes);
   std::vector<std::int64_t> free_bytes;
   for (const DriveSpace& drive : drives) free_bytes.push_back(drive.free_bytes);

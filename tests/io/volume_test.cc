@@ -8,9 +8,11 @@
 #include <fstream>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "kernels/base/error.h"
+#include "tests/io/loop_mount.h"
 #include "tests/io/storage_conformance.h"
 #include "tests/support/temporary_folder.h"
 
@@ -188,6 +190,31 @@ TEST_F(VolumeTest, DirectoriesOnOneDriveShareItsBandwidth) {
   EXPECT_EQ(volume->share(0).weight, volume->share(1).weight);
   EXPECT_GT(volume->share(0).weight, 1000000);  // no drive in use is slower than 1 MB/s
   EXPECT_EQ(volume->share(0).stripes, volume->share(1).stripes);
+}
+
+// Ranks start at once; each finds what the others have left.
+TEST_F(VolumeTest, VolumesMadeAtOnceDoNotDealOutTheSameSpace) {
+  const LoopMount small(16 * kMiB);
+  const LoopMount large(64 * kMiB);
+  if (!small.mounted() || !large.mounted()) GTEST_SKIP() << "no right to mount";
+  constexpr int kRanks = 3;
+  std::vector<std::unique_ptr<Volume>> volumes(kRanks);
+  std::vector<std::string> failures(kRanks);
+  const auto make = [&](std::size_t rank) {
+    VolumeOptions volume_options = options_in({small.directory(), large.directory()});
+    volume_options.file_name = fmt::format("state{}", rank);
+    volume_options.capacity_bytes = 16 * kMiB;  // each could fill the small one
+    for (VolumeDirectory& directory : volume_options.directories) directory.bytes_per_second = 1e9;
+    try {
+      volumes[rank] = create_volume(volume_options, nullptr);
+    } catch (const Error& error) {
+      failures[rank] = error.what();
+    }
+  };
+  std::vector<std::thread> threads;
+  for (std::size_t rank = 0; rank < kRanks; ++rank) threads.emplace_back(make, rank);
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(failures, std::vector<std::string>(kRanks));
 }
 
 TEST_F(VolumeTest, FlushReachesEveryDirectory) {
