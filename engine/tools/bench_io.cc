@@ -48,7 +48,7 @@ std::uint64_t checksum_of(std::int64_t granule, AlignedSpan piece) {
 
 // One block on its way.
 //
-//   idle ──start()──▶ in flight ──wait()──▶ arrived ──finish()──▶ idle
+//   idle ──prepare()──▶ ready ──submit()──▶ in flight ──group.wait()──▶ arrived ──check()──▶ idle
 struct IoBench::Lane {
   io::IoGroup group;
   AlignedSpan span;
@@ -85,18 +85,17 @@ class IoBench::Walk {
 IoBench::IoBench(io::Storage& storage, const IoBenchOptions& options)
     : storage_(storage),
       options_(options),
-      budget_("benchmark memory", round_up(options.in_flight_bytes, kPageBytes)),
-      memory_(budget_, "blocks in flight", options.in_flight_bytes),
+      budget_("benchmark memory", round_up(options.memory_bytes, kPageBytes)),
+      memory_(budget_, "blocks", options.memory_bytes),
       checksums_(static_cast<std::size_t>(storage.capacity_bytes() / options.granule_bytes)) {
-  STRATA_CHECK(storage.capacity_bytes() >= 2 * options.in_flight_bytes);
   fill_random(memory_.span());
   storage_.register_memory(memory_.span());
 }
 
 void IoBench::fill() {
   const std::int64_t granule = options_.granule_bytes;
-  const std::int64_t piece = std::min(round_up(kMiB, granule), options_.in_flight_bytes);
-  const std::int64_t lane_count = std::min<std::int64_t>(options_.in_flight_bytes / piece, 4);
+  const std::int64_t piece = std::min(round_up(kMiB, granule), options_.memory_bytes);
+  const std::int64_t lane_count = std::min<std::int64_t>(options_.memory_bytes / piece, 4);
   const std::int64_t end = storage_.capacity_bytes() / granule * granule;
   const auto lanes = std::make_unique<Lane[]>(static_cast<std::size_t>(lane_count));
   for (std::int64_t request = 0; request * piece < end; ++request) {
@@ -106,40 +105,52 @@ void IoBench::fill() {
     lane.is_write = true;
     lane.offset_bytes = request * piece;
     lane.span = memory_.span(index * piece, std::min(piece, end - lane.offset_bytes));
-    start(lane);
+    prepare(lane);
+    submit(lane);
   }
   for (std::int64_t i = 0; i < lane_count; ++i) lanes[static_cast<std::size_t>(i)].group.wait();
 }
 
 BenchCell IoBench::measure(BenchMode mode, std::int64_t block_bytes, int depth, double seconds) {
-  STRATA_CHECK(block_bytes % options_.granule_bytes == 0 &&
-               block_bytes * depth <= options_.in_flight_bytes);
-  const auto lanes = std::make_unique<Lane[]>(static_cast<std::size_t>(depth));
+  const std::int64_t lane_count = depth + 1;  // one is prepared or checked while others fly
+  STRATA_CHECK(block_bytes % options_.granule_bytes == 0);
+  STRATA_CHECK(block_bytes * lane_count <= options_.memory_bytes);
+  STRATA_CHECK(2 * block_bytes * depth <= storage_.capacity_bytes());
+  const auto lanes = std::make_unique<Lane[]>(static_cast<std::size_t>(lane_count));
+  const auto lane_of = [&](std::int64_t request) -> Lane& {
+    return lanes[static_cast<std::size_t>(request % lane_count)];
+  };
+  for (std::int64_t i = 0; i < lane_count; ++i) {
+    lane_of(i).span = memory_.span(i * block_bytes, block_bytes);
+  }
   std::vector<std::int64_t> latencies_ns;
   Walk walk(mode, block_bytes, storage_.capacity_bytes());
+  const auto prepare_next = [&](Lane& lane) {
+    walk.next(lane);
+    prepare(lane);
+  };
 
   const double cpu_before_s = cpu_seconds();
   const std::int64_t begin_ns = Tracer::now_ns();
   const std::int64_t stop_ns = begin_ns + static_cast<std::int64_t>(seconds * 1e9);
-  std::int64_t started = 0;
-  std::int64_t finished = 0;
-  const auto begin_next = [&] {
-    const std::int64_t index = started++ % depth;
-    Lane& lane = lanes[static_cast<std::size_t>(index)];
-    lane.span = memory_.span(index * block_bytes, block_bytes);
-    walk.next(lane);
-    start(lane);
-  };
-  while (started < depth) begin_next();
-  while (finished < started) {
-    Lane& oldest = lanes[static_cast<std::size_t>(finished++ % depth)];
-    oldest.group.wait();
-    latencies_ns.push_back(Tracer::now_ns() - oldest.started_ns);
-    finish(oldest);
-    if (Tracer::now_ns() < stop_ns) begin_next();
+  std::int64_t submitted = 0;
+  std::int64_t arrived = 0;
+  bool goes_on = true;  // a block is ready: whatever is prepared is submitted
+  prepare_next(lane_of(0));
+  while (arrived < submitted || goes_on) {
+    Lane* oldest = nullptr;
+    if (submitted - arrived == depth || !goes_on) {
+      oldest = &lane_of(arrived++);
+      oldest->group.wait();
+      latencies_ns.push_back(Tracer::now_ns() - oldest->started_ns);
+    }
+    if (goes_on) submit(lane_of(submitted++));
+    if (oldest != nullptr) check(*oldest);
+    goes_on = goes_on && Tracer::now_ns() < stop_ns;
+    if (goes_on) prepare_next(lane_of(submitted));
   }
   const double elapsed_s = static_cast<double>(Tracer::now_ns() - begin_ns) * 1e-9;
-  const auto bytes = static_cast<double>(finished * block_bytes);
+  const auto bytes = static_cast<double>(arrived * block_bytes);
   return {.mode = mode,
           .block_bytes = block_bytes,
           .depth = depth,
@@ -163,11 +174,13 @@ double IoBench::checksum_bytes_per_s() const {
   return static_cast<double>(bytes) / (static_cast<double>(elapsed_ns) * 1e-9);
 }
 
-void IoBench::start(Lane& lane) {
-  if (lane.is_write) {
-    stamp(lane.span);
-    note_checksums(lane.offset_bytes, lane.span);
-  }
+void IoBench::prepare(Lane& lane) {
+  if (!lane.is_write) return;
+  stamp(lane.span);
+  note_checksums(lane.offset_bytes, lane.span);
+}
+
+void IoBench::submit(Lane& lane) {
   lane.started_ns = Tracer::now_ns();
   if (lane.is_write) {
     storage_.write(lane.offset_bytes, lane.span, lane.group);
@@ -176,7 +189,7 @@ void IoBench::start(Lane& lane) {
   }
 }
 
-void IoBench::finish(Lane& lane) const {
+void IoBench::check(const Lane& lane) const {
   if (!lane.is_write) check_checksums(lane.offset_bytes, lane.span);
 }
 

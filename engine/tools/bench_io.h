@@ -5,7 +5,8 @@
 // drive. All data is random and no two pages written are alike, so a drive that compresses or
 // deduplicates gains nothing.
 //
-// Checksums are computed by the calling thread, one piece of `granule_bytes` at a time. A read
+// Checksums are computed by the calling thread, one piece of `granule_bytes` at a time, on a block
+// more than those in flight, as a run's staging has one: the drive need not wait for them. A read
 // whose bytes are not those last written there ends the measurement with an IoError.
 // One thread calls; all memory is taken at construction.
 #pragma once
@@ -24,13 +25,13 @@ enum class Checksums : std::uint8_t { off, on };
 
 struct IoBenchOptions {
   Checksums checksums = Checksums::on;
-  std::int64_t granule_bytes = 0;    // what one checksum covers; divides every block
-  std::int64_t in_flight_bytes = 0;  // the largest block × depth to be measured
+  std::int64_t granule_bytes = 0;  // what one checksum covers; divides every block
+  std::int64_t memory_bytes = 0;   // the largest block × (depth + 1) to be measured
 };
 
 class IoBench {
  public:
-  // `storage` has room for at least twice in_flight_bytes, and outlives this.
+  // `storage` outlives this, and has room for twice the blocks in flight.
   IoBench(io::Storage& storage, const IoBenchOptions& options);
 
   void fill();
@@ -46,8 +47,9 @@ class IoBench {
   struct Lane;
   class Walk;
 
-  void start(Lane& lane);
-  void finish(Lane& lane) const;
+  void prepare(Lane& lane);
+  void submit(Lane& lane);
+  void check(const Lane& lane) const;
   void stamp(AlignedSpan span);
   void note_checksums(std::int64_t offset_bytes, AlignedSpan span);
   void check_checksums(std::int64_t offset_bytes, AlignedSpan span) const;

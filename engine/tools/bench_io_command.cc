@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "engine/options/option_help.h"
 #include "engine/tools/bench_io.h"
 #include "engine/tools/bench_table.h"
 #include "io/volume.h"
@@ -35,6 +37,7 @@ struct Grid {
   std::int64_t in_flight_bytes() const {
     return std::ranges::max(blocks) * std::ranges::max(depths);
   }
+  std::int64_t memory_bytes() const { return in_flight_bytes() + std::ranges::max(blocks); }
   // What one checksum covers: at most a block of the store, and whole in every block measured.
   std::int64_t granule_bytes() const {
     return std::min(std::ranges::min(blocks), kGranuleBytesMax);
@@ -84,11 +87,10 @@ Grid make_grid(const Options& options) {
         "{}",
         format_bytes(grid.file_bytes), format_bytes(needed_bytes));
   }
-  if (grid.in_flight_bytes() > available_memory_bytes() / 2) {
+  if (grid.memory_bytes() > available_memory_bytes() / 2) {
     throw_error<ConfigError>(
-        "the largest of --blocks times the largest of --depths is {}, more "
-        "than half of the memory that is free",
-        format_bytes(grid.in_flight_bytes()));
+        "--blocks and --depths: the largest need {} of memory, more than half of what is free",
+        format_bytes(grid.memory_bytes()));
   }
   return grid;
 }
@@ -117,6 +119,23 @@ std::string heading(const Options& options, const io::Volume& volume, const Grid
                         : std::string("off");
   return fmt::format("storage    {}\nmeasured   {} of random data\nchecksums  {}\n\n",
                      volume.description(), format_bytes(grid.file_bytes), checksums);
+}
+
+// What a run should be given for what was measured, where that is not the default.
+Options options_to_use(const Options& options, const io::Volume& volume, const BenchCell& best) {
+  constexpr double kMegabyte = 1e6;
+  Options use;
+  use.chunk_size = best.block_bytes;
+  use.io_engine = options.io_engine;
+  use.nvme = options.nvme;
+  if (volume.devices() == 1) return use;
+  auto directories = io::parse_directories(options.nvme);
+  for (std::size_t i = 0; i < directories.size(); ++i) {
+    const auto rate = static_cast<double>(volume.share(static_cast<int>(i)).weight);
+    directories[i].bytes_per_second = std::ceil(rate / kMegabyte) * kMegabyte;
+  }
+  use.nvme = io::format_directories(directories);
+  return use;
 }
 
 std::vector<BenchCell> measure_grid(IoBench& bench, const Options& options, const Grid& grid) {
@@ -151,22 +170,26 @@ int run_bench_io(const Options& options) {
   const Grid grid = make_grid(options);
   const auto volume = open_volume(options, grid);
   IoBench bench(*volume, {options.checksums ? Checksums::on : Checksums::off, grid.granule_bytes(),
-                          grid.in_flight_bytes()});
+                          grid.memory_bytes()});
   const double checksum_bytes_per_s = bench.checksum_bytes_per_s();
   if (!options.json) {
     fmt::print("{}{}", heading(options, *volume, grid, checksum_bytes_per_s), bench_table_header());
   }
   bench.fill();
   const std::vector<BenchCell> cells = measure_grid(bench, options, grid);
-  const BenchCell& best = recommended_cell(cells);
+  const Options use = options_to_use(options, *volume, recommended_cell(cells));
   if (options.json) {
     const nlohmann::json json = {
-        {"storage", volume->description()}, {"file_bytes", grid.file_bytes},
-        {"checksums", options.checksums},   {"checksum_bytes_per_s", checksum_bytes_per_s},
-        {"cells", cells_json(cells)},       {"options", {{"chunk-size", best.block_bytes}}}};
+        {"storage", volume->description()},
+        {"file_bytes", grid.file_bytes},
+        {"checksums", options.checksums},
+        {"checksum_bytes_per_s", checksum_bytes_per_s},
+        {"cells", cells_json(cells)},
+        {"options", {{"chunk-size", *use.chunk_size}, {"nvme", use.nvme}}}};
     fmt::print("{}\n", json.dump(2));
   } else {
-    fmt::print("\n{}\nuse        --chunk-size {}\n", knee_lines(cells), best.block_bytes);
+    fmt::print("\n{}\nfor a run, on its command line or in its config file:\n{}", knee_lines(cells),
+               options_summary(use));
   }
   return 0;
 }

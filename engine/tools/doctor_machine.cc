@@ -79,12 +79,15 @@ Finding examine_isa() {
   return finding;
 }
 
+std::int64_t total_memory_bytes() {
+  const std::string text = read_system_file("/proc/meminfo").value_or("");
+  return number_of_key(text, "MemTotal:").value_or(0) * kKiB;
+}
+
 Finding examine_memory() {
-  const auto total_kib =
-      number_of_key(read_system_file("/proc/meminfo").value_or(""), "MemTotal:").value_or(0);
   const std::int64_t available_bytes = available_memory_bytes();
   Finding finding{"memory", Verdict::ok,
-                  fmt::format("{}, of which {} can be had now", format_bytes(total_kib * kKiB),
+                  fmt::format("{}, of which {} can be had now", format_bytes(total_memory_bytes()),
                               format_bytes(available_bytes)),
                   ""};
   if (available_bytes < kLittleMemoryBytes) {
@@ -98,7 +101,9 @@ Finding examine_memory() {
 
 Finding examine_memory_limit() {
   const auto room_bytes = ControlGroups().memory_room_bytes();
-  if (!room_bytes) return {"memory limit", Verdict::ok, "no control group limits memory", ""};
+  if (!room_bytes || *room_bytes >= total_memory_bytes()) {
+    return {"memory limit", Verdict::ok, "no control group limits memory", ""};
+  }
   return {"memory limit", Verdict::note,
           fmt::format("a control group leaves {}", format_bytes(std::max(*room_bytes, INT64_C(0)))),
           "raise memory.max (the container's --memory) to use more"};

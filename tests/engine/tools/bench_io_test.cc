@@ -25,7 +25,7 @@ constexpr std::int64_t kBlock = 64 * kKiB;
 constexpr std::int64_t kBlocks = 16;
 
 IoBenchOptions small_bench(Checksums checksums) {
-  return {.checksums = checksums, .granule_bytes = kBlock, .in_flight_bytes = 4 * kBlock};
+  return {.checksums = checksums, .granule_bytes = kBlock, .memory_bytes = 5 * kBlock};
 }
 
 TEST(IoBench, FillWritesEveryByteOnceAndNoTwoPagesAlike) {
@@ -57,9 +57,13 @@ TEST(IoBench, ModesMoveWhatTheirNamesSay) {
     const io::StorageTraffic after = storage->traffic();
     const std::int64_t read = after.read_bytes - before.read_bytes;
     const std::int64_t written = after.written_bytes - before.written_bytes;
-    EXPECT_GE(read + written, 4 * kBlock);
-    EXPECT_EQ(written == 0, mode == BenchMode::read);
-    EXPECT_EQ(read == 0, mode == BenchMode::write);
+    EXPECT_GE(read + written, kBlock);
+    if (mode == BenchMode::read) {
+      EXPECT_EQ(written, 0);
+    }
+    if (mode == BenchMode::write) {
+      EXPECT_EQ(read, 0);
+    }
     if (mode == BenchMode::mixed) {
       EXPECT_LE(std::abs(read - written), kBlock);
     }
@@ -80,11 +84,11 @@ TEST(IoBench, BytesThatAreNotThoseWrittenEndTheMeasurement) {
     Budget budget("test", kBlock);
     const AlignedBuffer zeros(budget, "zeros", kBlock);
     io::IoGroup group;
-    storage->write(3 * kBlock, zeros.span(), group);
+    storage->write(0, zeros.span(), group);
     group.wait();
     const auto read = [&] { bench.measure(BenchMode::read, kBlock, 2, 0.05); };
     if (checksums == Checksums::on) {
-      EXPECT_PRED2(mentions, error_text<IoError>(read), "offset 196608");
+      EXPECT_PRED2(mentions, error_text<IoError>(read), "offset 0, 65536 bytes");
     } else {
       EXPECT_NO_THROW(read());
     }
@@ -127,7 +131,7 @@ TEST(BenchIo, PrintsATableAndTheOptionsToUse) {
   const std::string text = ::testing::internal::GetCapturedStdout();
   EXPECT_PRED2(mentions, text, "checksums  off\n");
   EXPECT_PRED2(mentions, text, "CPU s/GB\nread ");
-  EXPECT_PRED2(mentions, text, "--chunk-size ");
+  EXPECT_PRED2(mentions, text, "chunk-size = ");
 }
 
 TEST(BenchIo, DirectoriesThatCannotBeUsedAreRefused) {
