@@ -6,6 +6,7 @@
 // A number is stored as its nearest level: halfway, as the lower one.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstdint>
@@ -13,17 +14,19 @@
 namespace strata::optim {
 
 // Levels 0 … kLevels - 1 in rising order.
+//
+// nearest() looks up the upper 16 bits of a number, its bin, which has one of two neighbouring
+// levels; the lower 16 bits decide between them.
 template <int kLevels>
 struct DynamicMap {
-  // Numbers whose bits agree above the lowest 16 have one of two neighbouring levels.
-  static constexpr int kBinShift = 16;
   static constexpr std::uint32_t kOneBits = 0x3F800000u;
-  static constexpr std::uint32_t kFirstBinBits = 0x34000000u;  // 2^-23 < 1e-7 * 1.25: level 0
-  static constexpr std::size_t kBins = ((kOneBits - kFirstBinBits) >> kBinShift) + 1;
+  static constexpr std::uint32_t kFirstBinBits = 0x34000000u;  // 2^-23: below, all have level 0
+  static constexpr std::size_t kBins = ((kOneBits - kFirstBinBits) >> 16) + 1;
 
   std::array<float, kLevels> level{};
-  std::array<float, kLevels> upper_bound{};        // the largest number of the level
-  std::array<std::int32_t, kBins> lowest_level{};  // of the numbers of a bin
+  // Upper half: the largest lower 16 bits of a number of the bin's lower level. Lower half: that
+  // level.
+  std::array<std::uint32_t, kBins> bins{};
 
   // cells_in_last_decade: 64 (signed) or 128 (unsigned).
   constexpr explicit DynamicMap(int cells_in_last_decade) {
@@ -36,26 +39,28 @@ struct DynamicMap {
       decade *= 10;
     }
     level[kLevels - 1] = 1;
-    for (n = 0; n + 1 < kLevels; ++n) {
-      upper_bound[n] = static_cast<float>((double{level[n]} + double{level[n + 1]}) / 2);
-    }
-    upper_bound[kLevels - 1] = 1;
-    n = 0;
+    std::uint32_t lower = 0;
     for (std::size_t bin = 0; bin < kBins; ++bin) {
-      const auto bits = kFirstBinBits + (static_cast<std::uint32_t>(bin) << kBinShift);
-      while (std::bit_cast<float>(bits) > upper_bound[n]) ++n;
-      lowest_level[bin] = n;
+      const std::uint32_t first_bits = kFirstBinBits + (static_cast<std::uint32_t>(bin) << 16);
+      while (last_bits_of(lower) < first_bits) ++lower;
+      const std::uint32_t last = last_bits_of(lower) - first_bits;
+      bins[bin] = (last < 0xFFFFu ? last : 0xFFFFu) << 16 | lower;
     }
   }
 
   // Of a number in [0, 1] given by its bits; of 1 for greater ones, infinity and NaN.
   std::int32_t nearest(std::uint32_t bits) const {
-    const std::uint32_t clamped = bits < kFirstBinBits ? kFirstBinBits
-                                  : bits > kOneBits    ? kOneBits
-                                                       : bits;
-    const std::int32_t lower =
-        lowest_level[static_cast<std::int32_t>((clamped - kFirstBinBits) >> kBinShift)];
-    return lower + (std::bit_cast<float>(clamped) > upper_bound[lower] ? 1 : 0);
+    const std::uint32_t clamped = std::clamp(bits, kFirstBinBits, kOneBits);
+    const std::uint32_t bin = bins[static_cast<std::int32_t>((clamped - kFirstBinBits) >> 16)];
+    return static_cast<std::int32_t>((bin & 0xFFFFu) + ((clamped & 0xFFFFu) > bin >> 16 ? 1 : 0));
+  }
+
+ private:
+  // Of the largest number whose nearest level is n.
+  constexpr std::uint32_t last_bits_of(std::uint32_t n) const {
+    if (n + 1 == kLevels) return kOneBits;
+    return std::bit_cast<std::uint32_t>(
+        static_cast<float>((double{level[n]} + double{level[n + 1]}) / 2));
   }
 };
 
