@@ -9,6 +9,8 @@
 
 #include "engine/plan/run_setup.h"
 #include "io/volume.h"
+#include "offload/comm/communicator.h"
+#include "offload/store/store_files.h"
 
 namespace strata::engine {
 
@@ -21,9 +23,12 @@ const char* store_option(const Options& options);
 // What the stores of all ranks of this host need together, in `directories` directories.
 std::int64_t store_bytes(const RunSetup& setup, std::size_t directories);
 
+// A new run's name, the same on all ranks. Collective.
+std::string shared_run_id(comm::Communicator& comm);
+
 // Makes this rank's store, described in its files but without state; null when the plan keeps
 // nothing on NVMe. It is deleted with the returned volume. Throws ConfigError or IoError.
-std::unique_ptr<io::Volume> create_store(const RunSetup& setup, const io::EngineChoice& engine,
-                                         Tracer* tracer);
+std::unique_ptr<io::Volume> create_store(const RunSetup& setup, const std::string& run_id,
+                                         const io::EngineChoice& engine, Tracer* tracer);
 
 }  // namespace strata::engine

@@ -20,10 +20,10 @@ io::EngineChoice choose_engine(const RunSetup& setup) {
 }
 
 // The directories may have filled up since they were checked.
-std::unique_ptr<io::Volume> make_store(const RunSetup& setup, const io::EngineChoice& engine,
-                                       Tracer* tracer) {
+std::unique_ptr<io::Volume> make_store(const RunSetup& setup, const std::string& run_id,
+                                       const io::EngineChoice& engine, Tracer* tracer) {
   try {
-    return create_store(setup, engine, tracer);
+    return create_store(setup, run_id, engine, tracer);
   } catch (const ConfigError& e) {
     throw_error<ConfigError>("{}: {}", store_option(setup.options), e.what());
   }
@@ -39,7 +39,9 @@ Session::Session(const RunSetup& setup, comm::Communicator& comm, FailureLatch& 
       host_budget_("host memory", setup.plan.host_memory_bytes),
       device_({setup.plan.device_memory_bytes, -1}, host_budget_, workers_, failure, tracer_.get()),
       engine_choice_(agree(comm, [&] { return choose_engine(setup); })),
-      volume_(agree(comm, [&] { return make_store(setup, engine_choice_, tracer_.get()); })) {
+      volume_(agree(comm, [&, id = shared_run_id(comm)] {
+        return make_store(setup, id, engine_choice_, tracer_.get());
+      })) {
   const Dtype arithmetic = setup.options.matmul_dtype == "f32" ? Dtype::f32 : setup.shape.precision;
   ops::attach_cpu_ops(device_, setup.isa, setup.op_limits, arithmetic, {});
   rates_ = measure_machine(setup, device_, volume_.get(), comm);

@@ -4,9 +4,12 @@
 #include <filesystem>
 #include <system_error>
 
+#include "engine/options/count_text.h"
 #include "engine/run/run_store.h"
 #include "io/volume.h"
+#include "kernels/base/bytes.h"
 #include "kernels/base/error.h"
+#include "offload/store/store_search.h"
 
 namespace strata::engine {
 
@@ -23,6 +26,17 @@ std::string nearest_existing(const std::string& path) {
   return nearest;
 }
 
+void look_for_left_stores(std::vector<NvmeDirectory>& directories) {
+  for (NvmeDirectory& directory : directories) {
+    if (!fs::is_directory(directory.path)) continue;
+    for (const store::FoundStore& found : store::find_stores(directory.path)) {
+      if (found.state == store::StoreState::in_use) continue;
+      ++directory.left_stores;
+      directory.left_bytes += found.file.allocated_bytes();
+    }
+  }
+}
+
 }  // namespace
 
 NvmeSpace check_nvme_space(const RunSetup& setup) {
@@ -31,7 +45,7 @@ NvmeSpace check_nvme_space(const RunSetup& setup) {
   NvmeSpace space;
   space.needed_bytes = store_bytes(setup, std::max<std::size_t>(1, directories.size()));
   for (const io::VolumeDirectory& directory : directories) {
-    space.directories.push_back({directory.path, std::nullopt});
+    space.directories.emplace_back().path = directory.path;
   }
   if (options.nvme.empty()) {
     if (space.needed_bytes == 0) return space;
@@ -40,6 +54,7 @@ NvmeSpace check_nvme_space(const RunSetup& setup) {
     }
   }
   if (directories.empty()) return space;
+  if (setup.topology.rank == 0) look_for_left_stores(space.directories);
   try {
     const std::vector<std::int64_t> free_bytes =
         io::check_directories(directories, space.needed_bytes);
@@ -47,9 +62,24 @@ NvmeSpace check_nvme_space(const RunSetup& setup) {
       space.directories[d].free_bytes = free_bytes[d];
     }
   } catch (const ConfigError& e) {
-    throw_error<ConfigError>("{}: {}", store_option(options), e.what());
+    std::string left = left_stores_text(space.directories);
+    std::replace(left.begin(), left.end(), '\n', ';');
+    throw_error<ConfigError>("{}: {}{}{}", store_option(options), e.what(),
+                             left.empty() ? "" : "; ", left);
   }
   return space;
+}
+
+std::string left_stores_text(const std::vector<NvmeDirectory>& directories) {
+  std::string text;
+  for (const NvmeDirectory& directory : directories) {
+    if (directory.left_stores == 0) continue;
+    text += fmt::format("{}{}: {} of ended runs, {}; strata gc {} removes what is left over",
+                        text.empty() ? "" : "\n", directory.path,
+                        count_text(directory.left_stores, "store"),
+                        format_bytes(directory.left_bytes), directory.path);
+  }
+  return text;
 }
 
 }  // namespace strata::engine

@@ -37,11 +37,12 @@ namespace {
 struct Prepared {
   RunSetup setup;
   TrainingData data;
+  NvmeSpace nvme;
 };
 
-void check_storage(const RunSetup& setup) {
-  const NvmeSpace space = check_nvme_space(setup);
-  if (space.needed_bytes == 0 || !space.directories.empty()) return;
+NvmeSpace check_storage(const RunSetup& setup) {
+  NvmeSpace space = check_nvme_space(setup);
+  if (space.needed_bytes == 0 || !space.directories.empty()) return space;
   throw_error<ConfigError>(
       "the plan keeps {} on NVMe, but no directory is given for it; use --nvme DIR or --run DIR",
       format_bytes(space.needed_bytes));
@@ -65,7 +66,7 @@ Prepared prepare(const Options& options, const comm::Communicator& comm) {
   prepared.data =
       open_training_data(options, prepared.setup.model.vocabulary, prepared.setup.batch.seq_len);
   learning_rates(options, step_count(prepared.setup, prepared.data));  // refuses a long --warmup
-  check_storage(prepared.setup);
+  prepared.nvme = check_storage(prepared.setup);
   check_outputs(options, comm);
   return prepared;
 }
@@ -102,8 +103,9 @@ std::string data_text(const TrainingData& data) {
   return text;
 }
 
-void print_start(const RunSetup& setup, const TrainingData& data, Session& session,
-                 const std::string& binding) {
+void print_start(const Prepared& prepared, Session& session, const std::string& binding) {
+  const RunSetup& setup = prepared.setup;
+  const TrainingData& data = prepared.data;
   std::string text = run_description(setup);
   text += labelled("data", data_text(data));
   text += labelled("device", fmt::format("{}, {}; {}", session.device().description(),
@@ -119,6 +121,7 @@ void print_start(const RunSetup& setup, const TrainingData& data, Session& sessi
     text += labelled("I/O", session.engine_choice().reason);
   }
   text += labelled("writes", NvmeLedger(setup, data, session.volume()).forecast_text());
+  text += labelled("left over", left_stores_text(prepared.nvme.directories));
   text += labelled("options", options_summary(setup.options));
   fmt::print("{}\n{}\n", text, plan_table(setup));
   std::fflush(stdout);
@@ -154,7 +157,7 @@ int run_train(const Options& options, Ranks& ranks, std::chrono::steady_clock::t
   if (speaks) {
     if (folder) folder->write_arithmetic(arithmetic_json(prepared.setup, session.rates()).dump(2));
     log.emplace(log_paths(options, folder ? &*folder : nullptr));
-    if (!options.json) print_start(prepared.setup, prepared.data, session, ranks.binding);
+    if (!options.json) print_start(prepared, session, ranks.binding);
     progress.emplace(STDOUT_FILENO, progress_style(STDOUT_FILENO, options.json, comm.world_size()),
                      step_count(prepared.setup, prepared.data),
                      prepared.setup.plan.total_bytes(offload::Tier::nvme));
