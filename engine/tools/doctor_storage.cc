@@ -13,12 +13,14 @@
 #include <vector>
 
 #include "io/direct_file.h"
+#include "io/drive_rate.h"
 #include "io/drive_space.h"
 #include "io/scratch_file.h"
 #include "io/volume.h"
 #include "kernels/base/aligned_buffer.h"
 #include "kernels/base/bytes.h"
 #include "kernels/base/error.h"
+#include "offload/store/store_search.h"
 
 namespace strata::engine {
 namespace {
@@ -70,11 +72,27 @@ Finding examine_preallocation(io::DirectFile& file) {
 
 // The same drive in two places would be counted on twice.
 Finding examine_sharing(std::span<const io::DriveSpace> drives, std::size_t index) {
-  const auto first = static_cast<std::size_t>(drives[index].file_system);
-  if (first == index) return {"drive", Verdict::ok, "its file system holds none before it", ""};
-  return {"drive", Verdict::note,
-          fmt::format("on the same file system as {}", drives[first].directory),
-          "two directories on one drive gain nothing: give one for each drive"};
+  const std::string drive = io::drive_of(drives[index].directory);
+  for (const io::DriveSpace& other : drives.first(index)) {
+    if (io::drive_of(other.directory) != drive) continue;
+    return {"drive", Verdict::note, fmt::format("the same as of {}", other.directory),
+            "two directories on one drive gain nothing: give one for each drive"};
+  }
+  return {"drive", Verdict::ok, "not that of a directory before it", ""};
+}
+
+Finding examine_leftovers(const std::string& directory) {
+  int stale = 0;
+  std::int64_t stale_bytes = 0;
+  for (const store::FoundStore& found : store::find_stores(directory)) {
+    if (found.state == store::StoreState::in_use) continue;
+    ++stale;
+    stale_bytes += found.file.allocated_bytes();
+  }
+  if (stale == 0) return {"stale stores", Verdict::ok, "none", ""};
+  return {"stale stores", Verdict::note,
+          fmt::format("{} of runs that have ended or died, {}", stale, format_bytes(stale_bytes)),
+          "look at them and reclaim the space: strata gc " + directory};
 }
 
 Findings examine_directory(std::span<const io::DriveSpace> drives, std::size_t index) {
@@ -86,6 +104,7 @@ Findings examine_directory(std::span<const io::DriveSpace> drives, std::size_t i
        ""},
       {"free space", Verdict::ok, format_bytes(drive.free_bytes), ""},
       examine_preallocation(file),
+      examine_leftovers(drive.directory),
   };
   if (drives.size() > 1) findings.push_back(examine_sharing(drives, index));
   for (Finding& finding : findings) {

@@ -97,7 +97,17 @@ TEST(DoctorDirectories, AGoodOneIsDescribedAndLeftEmpty) {
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
 }
 
-TEST(DoctorDirectories, TwoOnOneFileSystemAreNoted) {
+// A file with a store's name that nobody holds, whatever is in it.
+TEST(DoctorDirectories, WhatDeadRunsLeftIsNoted) {
+  const TemporaryFolder folder;
+  EXPECT_EQ(find(examine_directories(folder.path()), "stale stores").verdict, Verdict::ok);
+  std::ofstream(folder.path("strata-0123456789abcdef0123456789abcdef-rank0.store")) << "torn";
+  const Finding finding = find(examine_directories(folder.path()), "stale stores");
+  EXPECT_EQ(finding.verdict, Verdict::note);
+  EXPECT_PRED2(mentions, finding.advice, "strata gc " + folder.path());
+}
+
+TEST(DoctorDirectories, TwoOnOneDriveAreNoted) {
   const TemporaryFolder first;
   const TemporaryFolder second;
   const Findings findings = examine_directories(first.path() + "," + second.path());
@@ -143,9 +153,10 @@ TEST(Doctor, JsonHasEverySubjectOnce) {
     EXPECT_TRUE(finding["verdict"] == "ok" || !finding["advice"].get<std::string>().empty())
         << finding;
   }
-  for (const char* subject : {"kernel", "processors", "processor quota", "instruction set",
-                              "memory", "memory limit", "huge pages", "io_uring", "file system",
-                              "direct I/O", "free space", "preallocation", "gpu", "mpi"}) {
+  for (const char* subject :
+       {"kernel", "processors", "processor quota", "instruction set", "memory", "memory limit",
+        "huge pages", "io_uring", "file system", "direct I/O", "free space", "preallocation",
+        "stale stores", "gpu", "mpi"}) {
     EXPECT_EQ(subjects[subject], 1) << subject;
   }
 }
