@@ -128,6 +128,26 @@ TEST_P(Evaluation, ASkippedStepWritesNothing) {
   EXPECT_EQ(run.masters(), other.masters());
 }
 
+// A model that has diverged is not a bad batch.
+TEST_P(Evaluation, ManySkippedStepsInARowEndTheRun) {
+  constexpr int kSkipsMax = 20;
+  Options skipping = options();
+  skipping.on_nonfinite = "skip";
+  EngineRun run(skipping);
+  const auto good = run.masters();
+  break_model(run);
+  for (int i = 0; i < kSkipsMax - 1; ++i) ASSERT_TRUE(run.step().skipped);
+  // One good step starts the count again.
+  const int unit = run.setup().index.final_norm;
+  run.trainer().set_master(unit, good[static_cast<std::size_t>(unit)]);
+  EXPECT_FALSE(run.step().skipped);
+  break_model(run);
+  const std::string text = error_text<TrainingError>([&] {
+    for (int i = 0; i < kSkipsMax; ++i) run.step();
+  });
+  EXPECT_TRUE(mentions(text, "20 steps in a row")) << text;
+}
+
 TEST_P(Evaluation, StopEndsTheRunBeforeAnythingIsWritten) {
   EngineRun run(options());
   run.step();
