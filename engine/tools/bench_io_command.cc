@@ -18,6 +18,7 @@
 #include "kernels/base/bytes.h"
 #include "kernels/base/error.h"
 #include "kernels/base/machine.h"
+#include "offload/store/store_files.h"
 
 namespace strata::engine {
 namespace {
@@ -98,7 +99,7 @@ Grid make_grid(const Options& options) {
 std::unique_ptr<io::Volume> open_volume(const Options& options, const Grid& grid) {
   io::VolumeOptions volume_options;
   volume_options.directories = io::parse_directories(options.nvme);
-  volume_options.file_name = fmt::format("strata-bench-{}.store", ::getpid());
+  volume_options.file_name = store::store_file_name({store::new_run_id(), 0, 1, ""});
   volume_options.capacity_bytes = grid.file_bytes;
   volume_options.engine = io::choose_engine(io::parse_engine(options.io_engine));
   volume_options.timeout =
