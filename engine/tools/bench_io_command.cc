@@ -25,7 +25,8 @@ namespace {
 
 constexpr std::int64_t kFileBytes = 2 * kGiB;
 constexpr std::int64_t kGranuleBytesMax = 256 * kKiB;  // as the store's blocks
-constexpr int kDepthMax = 64;                          // the engine's queue
+constexpr std::int64_t kHugePageBytes = 2 * kMiB;
+constexpr int kDepthMax = 64;  // the engine's queue
 constexpr double kCellSecondsMin = 0.01;
 constexpr double kCellSecondsMax = 3600;
 
@@ -38,7 +39,9 @@ struct Grid {
   std::int64_t in_flight_bytes() const {
     return std::ranges::max(blocks) * std::ranges::max(depths);
   }
-  std::int64_t memory_bytes() const { return in_flight_bytes() + std::ranges::max(blocks); }
+  std::int64_t memory_bytes() const {
+    return round_up(in_flight_bytes() + std::ranges::max(blocks), kHugePageBytes);
+  }
   // What one checksum covers: at most a block of the store, and whole in every block measured.
   std::int64_t granule_bytes() const {
     return std::min(std::ranges::min(blocks), kGranuleBytesMax);

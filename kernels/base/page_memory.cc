@@ -14,11 +14,34 @@
 #endif
 
 namespace strata {
+namespace {
+
+constexpr std::int64_t kHugePageBytes = 2 * kMiB;
+
+// MAP_FAILED with errno set when the system refuses.
+void* map_anywhere(std::int64_t bytes) {
+  return ::mmap(nullptr, static_cast<std::size_t>(bytes), PROT_READ | PROT_WRITE,
+                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+}
+
+// Begins at a huge page, so that whole ones fit in from the start: maps more and gives the rest
+// back.
+void* map_at_huge_page(std::int64_t bytes) {
+  void* const mapped = map_anywhere(bytes + kHugePageBytes);
+  if (mapped == MAP_FAILED) return mapped;
+  auto* const begin = static_cast<std::byte*>(mapped);
+  const auto address = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(begin));
+  const std::int64_t lead_bytes = round_up(address, kHugePageBytes) - address;
+  unmap_pages(begin + lead_bytes + bytes, kHugePageBytes - lead_bytes);
+  if (lead_bytes > 0) unmap_pages(begin, lead_bytes);
+  return begin + lead_bytes;
+}
+
+}  // namespace
 
 std::byte* map_pages(std::string_view what, std::int64_t bytes) {
   STRATA_CHECK(bytes > 0 && bytes % kPageBytes == 0, "{}: {} bytes", what, bytes);
-  void* data = ::mmap(nullptr, static_cast<std::size_t>(bytes), PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* const data = bytes < kHugePageBytes ? map_anywhere(bytes) : map_at_huge_page(bytes);
   if (data == MAP_FAILED) {
     throw_error<Error>("{}: the system refuses to map {} ({} bytes): {}; lower the memory budgets",
                        what, format_bytes(bytes), bytes, std::strerror(errno));

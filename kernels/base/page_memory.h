@@ -12,7 +12,8 @@
 
 namespace strata {
 
-// `bytes` > 0: a whole number of pages (kPageBytes).
+// `bytes` > 0: a whole number of pages (kPageBytes). From 2 MiB on it begins at a huge page: the
+// fewer pieces a transfer's memory has, the faster some drives are (docs/benchmarks.md).
 std::byte* map_pages(std::string_view what, std::int64_t bytes);
 
 // Makes every page that [data, data + bytes) touches resident; contents are kept.

@@ -32,6 +32,17 @@ TEST(AlignedBuffer, IsResidentFromTheStart) {
   EXPECT_TRUE(std::ranges::all_of(residency, [](unsigned char page) { return (page & 1) != 0; }));
 }
 
+TEST(AlignedBuffer, BeginsAtAHugePageWhenItHoldsOne) {
+  constexpr std::int64_t kHugePageBytes = 1 << 21;
+  Budget budget("host memory", 100 * kHugePageBytes);
+  for (const std::int64_t extra : {std::int64_t{0}, kPageBytes, kHugePageBytes - kPageBytes}) {
+    const AlignedBuffer small(budget, "moves the next one", 3 * kPageBytes);
+    const AlignedBuffer buffer(budget, "staging", kHugePageBytes + extra);
+    EXPECT_EQ(buffer.bytes(), kHugePageBytes + extra);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(buffer.data()) % kHugePageBytes, 0u);
+  }
+}
+
 TEST(AlignedBuffer, IsRefusedWhereTheRoundedSizeDoesNotFit) {
   Budget budget("host memory", kPageBytes + 1);
   EXPECT_THROW(AlignedBuffer(budget, "staging", kPageBytes + 1), OutOfBudget);
