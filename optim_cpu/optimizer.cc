@@ -70,8 +70,7 @@ class Updater {
         segments_(segments),
         state_(state),
         correction_(bias_correction(settings)),
-        update_(select(isa, scalar::kUpdateFunctions, avx2::kUpdateFunctions,
-                       avx512::kUpdateFunctions)),
+        update_range_(select(isa, scalar::kUpdateRange, avx2::kUpdateRange, avx512::kUpdateRange)),
         quantisation_(select(isa, scalar::kQuantisationFunctions, avx2::kQuantisationFunctions,
                              avx512::kQuantisationFunctions)) {}
 
@@ -110,7 +109,7 @@ class Updater {
         set_rounding_key(constants, settings_, state_.unit,
                          static_cast<std::uint64_t>(index / kIndexRange));
       }
-      in_domain &= update_.update(settings_.method, constants, state_, begin, end);
+      in_domain &= update_range_(settings_.method, constants, state_, begin, end);
       begin = end;
     }
     return in_domain;
@@ -140,8 +139,8 @@ class Updater {
       const Segment& s = segments_[segment];
       const std::int64_t last = std::min(s.last, end);
       if (!s.frozen && first < last) {
-        in_domain &= update_.update(settings_.method, constants_of(settings_, correction_, s),
-                                    widened, first - begin, last - begin);
+        in_domain &= update_range_(settings_.method, constants_of(settings_, correction_, s),
+                                   widened, first - begin, last - begin);
       }
       first = last;
     }
@@ -169,7 +168,7 @@ class Updater {
   const std::span<const Segment> segments_;
   const State& state_;
   const BiasCorrection correction_;
-  const UpdateFunctions& update_;
+  const UpdateRange update_range_;
   const QuantisationFunctions& quantisation_;
 };
 

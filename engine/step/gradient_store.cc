@@ -4,7 +4,7 @@
 
 #include "kernels/base/bytes.h"
 #include "kernels/base/error.h"
-#include "optim_cpu/adam.h"
+#include "optim_cpu/gradient.h"
 
 namespace strata::engine {
 

@@ -1,32 +1,13 @@
-// What each instruction set's translation units offer to the dispatch in adam.cc and gradient.cc.
-// The files beside this one are compiled once per instruction set, in a namespace of its name; they
+// What each instruction set's translation units offer to the dispatch one folder up. The
+// files beside this one are compiled once per instruction set, in a namespace of its name; they
 // hold plain loops for the compiler to vectorise, so that one source defines the arithmetic.
 #pragma once
 
 #include <cstdint>
 
-#include "optim_cpu/adam.h"
+#include "optim_cpu/optimizer.h"
 
 namespace strata::optim {
-
-// An AdamStep as the loop needs it, each value rounded to f32 once (docs/optimizer.md).
-struct AdamConstants {
-  float gradient_scale;
-  float coupled_decay;    // lambda for adam, 0 for adamw
-  float decoupled_decay;  // lr * lambda for adamw, 0 for adam
-  float beta1;
-  float one_minus_beta1;
-  float beta2;
-  float one_minus_beta2;
-  float step_size;           // lr / (1 - beta1^t)
-  float moment2_root_scale;  // 1 / sqrt(1 - beta2^t)
-  float epsilon;
-};
-
-struct AdamFunctions {
-  bool (*split)(const AdamConstants& constants, const SplitState& state);
-  bool (*f32)(const AdamConstants& constants, const F32State& state);
-};
 
 // StepSettings and Segment as the loop needs them, each value rounded to f32 once
 // (docs/optimizer.md), and the key of stochastic rounding.
@@ -44,11 +25,9 @@ struct UpdateConstants {
   std::uint32_t rounding_key[2];
 };
 
-struct UpdateFunctions {
-  // Elements [begin, end) of a state whose moments are f32 or bf16. False as optim::update().
-  bool (*update)(Method method, const UpdateConstants& constants, const State& state,
-                 std::int64_t begin, std::int64_t end);
-};
+// Elements [begin, end) of a state whose moments are f32 or bf16. False as optim::update().
+using UpdateRange = bool (*)(Method method, const UpdateConstants& constants, const State& state,
+                             std::int64_t begin, std::int64_t end);
 
 // Moments in int8, at most kScaleElements at a time: one block and its scale.
 struct QuantisationFunctions {
@@ -72,22 +51,19 @@ struct GradientFunctions {
 };
 
 namespace scalar {
-extern const AdamFunctions kAdamFunctions;
-extern const UpdateFunctions kUpdateFunctions;
+extern const UpdateRange kUpdateRange;
 extern const QuantisationFunctions kQuantisationFunctions;
 extern const TouchState kTouchState;
 extern const GradientFunctions kGradientFunctions;
 }  // namespace scalar
 namespace avx2 {
-extern const AdamFunctions kAdamFunctions;
-extern const UpdateFunctions kUpdateFunctions;
+extern const UpdateRange kUpdateRange;
 extern const QuantisationFunctions kQuantisationFunctions;
 extern const TouchState kTouchState;
 extern const GradientFunctions kGradientFunctions;
 }  // namespace avx2
 namespace avx512 {
-extern const AdamFunctions kAdamFunctions;
-extern const UpdateFunctions kUpdateFunctions;
+extern const UpdateRange kUpdateRange;
 extern const QuantisationFunctions kQuantisationFunctions;
 extern const TouchState kTouchState;
 extern const GradientFunctions kGradientFunctions;

@@ -115,6 +115,6 @@ bool update_range(Method method, const UpdateConstants& constants, const State& 
 
 }  // namespace
 
-const UpdateFunctions kUpdateFunctions = {update_range};
+const UpdateRange kUpdateRange = update_range;
 
 }  // namespace strata::optim::STRATA_ISA
