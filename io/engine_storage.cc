@@ -15,8 +15,6 @@ namespace strata::io {
 namespace {
 
 constexpr std::int64_t kPieceBytesLimit = kGiB;  // the kernel refuses a longer vector (EFAULT)
-constexpr std::size_t kBatchMax = 64;            // requests handed over, or completions taken
-constexpr std::uint64_t kSlotsMax = 1 << 16;     // a tag is its slot and a count of submissions
 constexpr std::chrono::milliseconds kRetryPause{1};
 // So that the reaper notices when a submission that the engine refused was the last in flight.
 constexpr std::int64_t kWaitMaxNs = 250'000'000;
@@ -39,28 +37,14 @@ void annotate_transfer(const Transfer& transfer) {
 
 }  // namespace
 
-class EngineStorage::SlotBatch {
- public:
-  bool empty() const { return count_ == 0; }
-  bool full() const { return count_ == slots_.size(); }
-  void push(Slot& slot) { slots_[count_++] = &slot; }
-  std::span<Slot* const> span() const { return {slots_.data(), count_}; }
-
- private:
-  std::array<Slot*, kBatchMax> slots_;
-  std::size_t count_ = 0;
-};
-
 EngineStorage::EngineStorage(EngineStorageOptions options, std::unique_ptr<Engine> engine,
                              Tracer* tracer)
     : options_(std::move(options)),
       timeout_ns_(std::chrono::nanoseconds(options_.timeout).count()),
       piece_bytes_max_(piece_bytes_max(options_)),
-      free_slots_wanted_(static_cast<std::size_t>(std::max(options_.queue_depth / 4, 1))),
       engine_(std::move(engine)),
       tracer_(tracer),
-      slots_(static_cast<std::size_t>(options_.queue_depth)) {
-  STRATA_CHECK(options_.queue_depth > 0 && slots_.size() <= kSlotsMax);
+      slots_(options_.queue_depth) {
   STRATA_CHECK(options_.request_bytes_max > 0 && timeout_ns_ > 0);
   STRATA_CHECK(std::has_single_bit(static_cast<std::uint64_t>(options_.alignment_bytes)));
   STRATA_CHECK(options_.capacity_bytes % options_.alignment_bytes == 0);
@@ -68,8 +52,6 @@ EngineStorage::EngineStorage(EngineStorageOptions options, std::unique_ptr<Engin
     read_track_ = tracer_->add_track("nvme read");
     write_track_ = tracer_->add_track("nvme write");
   }
-  free_slots_.reserve(slots_.size());
-  for (std::size_t i = slots_.size(); i-- > 0;) free_slots_.push_back(&slots_[i]);
   reaper_ = std::thread([this] { reap(); });
   pthread_setname_np(reaper_.native_handle(), "nvme reaper");
 }
@@ -77,7 +59,7 @@ EngineStorage::EngineStorage(EngineStorageOptions options, std::unique_ptr<Engin
 EngineStorage::~EngineStorage() {
   {
     std::unique_lock lock(mutex_);
-    idle_.wait(lock, [&] { return in_flight_ == 0; });
+    idle_.wait(lock, [&] { return slots_.in_flight() == 0; });
     stopping_ = true;
   }
   work_.notify_one();
@@ -122,26 +104,21 @@ void EngineStorage::start(Work work) {
   }
 }
 
-EngineStorage::SlotBatch EngineStorage::take_slots(Work& work) {
+SlotBatch EngineStorage::take_slots(Work& work) {
   SlotBatch taken;
   std::unique_lock lock(mutex_);
-  freed_.wait(lock, [&] { return failure_ || !saturated_; });
+  freed_.wait(lock, [&] { return failure_ || !slots_.saturated(); });
   if (failure_) return taken;
   const std::int64_t now_ns = Tracer::now_ns();
-  while (work.pieces > 0 && !taken.full() && !free_slots_.empty()) {
-    Slot& slot = *free_slots_.back();
-    free_slots_.pop_back();
+  if (slots_.in_flight() == 0) work_.notify_one();
+  while (work.pieces > 0 && !taken.full() && slots_.has_free()) {
+    Slot& slot = slots_.take();
     slot.transfer = next_piece(work);
     slot.group = work.group;
     slot.started_ns = now_ns;
-    renew_tag(slot);
     taken.push(slot);
   }
-  saturated_ = free_slots_.empty();
-  const auto count = static_cast<int>(taken.span().size());
-  work.group->add(count);
-  if (in_flight_ == 0) work_.notify_one();
-  in_flight_ += count;
+  work.group->add(static_cast<int>(taken.count()));
   return taken;
 }
 
@@ -156,7 +133,7 @@ Transfer EngineStorage::next_piece(Work& work) const {
 }
 
 void EngineStorage::hand_to_engine(const SlotBatch& slots) {
-  std::array<Engine::Request, kBatchMax> requests;
+  std::array<Engine::Request, SlotBatch::kMax> requests;
   std::size_t count = 0;
   for (Slot* slot : slots.span()) {
     requests[count++] = {slot->transfer.rest(), slot->tag.load(std::memory_order_relaxed)};
@@ -169,15 +146,15 @@ void EngineStorage::hand_to_engine(const SlotBatch& slots) {
 void EngineStorage::abandon_refused(std::span<Slot* const> slots, int error_number) {
   const std::lock_guard lock(mutex_);
   for (Slot* slot : slots) {
-    if (!is_in_flight(*slot)) continue;  // overdue meanwhile
-    abandon(*slot, std::make_exception_ptr(slot->transfer.failure(
-                       options_.path,
-                       fmt::format("the system did not accept it: {}", errno_text(error_number)))));
+    if (!slot->is_in_flight()) continue;  // overdue meanwhile
+    std::exception_ptr failure = std::make_exception_ptr(slot->transfer.failure(
+        options_.path, fmt::format("the system did not accept it: {}", errno_text(error_number))));
+    abandon(*slot, std::move(failure));
   }
 }
 
 void EngineStorage::reap() {
-  std::array<Engine::Completion, kBatchMax> completions;
+  std::array<Engine::Completion, SlotBatch::kMax> completions;
   try {
     while (const auto timeout = next_wait()) {
       const std::size_t count = engine_->wait(completions, *timeout);
@@ -190,8 +167,8 @@ void EngineStorage::reap() {
 
 std::optional<std::chrono::nanoseconds> EngineStorage::next_wait() {
   std::unique_lock lock(mutex_);
-  work_.wait(lock, [&] { return in_flight_ > 0 || stopping_; });
-  if (in_flight_ == 0) return std::nullopt;
+  work_.wait(lock, [&] { return slots_.in_flight() > 0 || stopping_; });
+  if (slots_.in_flight() == 0) return std::nullopt;
   return abandon_overdue();
 }
 
@@ -202,7 +179,7 @@ void EngineStorage::on_completions(std::span<const Engine::Completion> completio
   SlotBatch unfinished;
   bool pause = false;
   for (const Engine::Completion& completion : completions) {
-    Slot* const slot = take_answered(completion.tag);
+    Slot* const slot = slots_.take_answered(completion.tag);
     if (slot == nullptr) {
       fail_stray();
       continue;
@@ -213,7 +190,7 @@ void EngineStorage::on_completions(std::span<const Engine::Completion> completio
       over.push(*slot);
     } else {
       pause |= next == Transfer::Next::retry;
-      renew_tag(*slot);
+      slots_.renew_tag(*slot);
       unfinished.push(*slot);
     }
   }
@@ -222,21 +199,8 @@ void EngineStorage::on_completions(std::span<const Engine::Completion> completio
   if (!unfinished.empty()) hand_to_engine(unfinished);
 }
 
-EngineStorage::Slot* EngineStorage::take_answered(std::uint64_t tag) {
-  const std::uint64_t index = tag % kSlotsMax;
-  if (tag == 0 || index >= slots_.size()) return nullptr;
-  Slot& slot = slots_[index];
-  if (slot.tag.load(std::memory_order_relaxed) != tag) return nullptr;
-  annotate_acquire(&slot);
-  slot.tag.store(0, std::memory_order_relaxed);
-  return &slot;
-}
-
-void EngineStorage::renew_tag(Slot& slot) {
-  const auto index = static_cast<std::uint64_t>(&slot - slots_.data());
-  slot.tag.store(++slot.submissions * kSlotsMax + index, std::memory_order_relaxed);
-}
-
+// An exception shares its text with the temporary that it is made from, which has to be gone before
+// anyone can wait.
 void EngineStorage::conclude(Slot& slot, Transfer::Next next) {
   annotate_transfer(slot.transfer);
   if (next == Transfer::Next::failed) {
@@ -258,20 +222,14 @@ void EngineStorage::count(const Slot& slot) {
 
 void EngineStorage::finish(const SlotBatch& slots) {
   const std::lock_guard lock(mutex_);
-  for (Slot* slot : slots.span()) {
-    free_slots_.push_back(slot);
-    slot->group->complete(std::exchange(slot->failure, nullptr));
-  }
-  if (saturated_ && free_slots_.size() >= free_slots_wanted_) {
-    saturated_ = false;
-    freed_.notify_all();
-  }
-  leave_flight(static_cast<int>(slots.span().size()));
+  for (Slot* slot : slots.span()) slot->group->complete(std::exchange(slot->failure, nullptr));
+  if (slots_.release(slots)) freed_.notify_all();
+  if (slots_.in_flight() == 0) idle_.notify_one();
 }
 
 std::chrono::nanoseconds EngineStorage::abandon_overdue() {
   const std::int64_t now_ns = Tracer::now_ns();
-  Slot* const oldest = oldest_in_flight();
+  Slot* const oldest = slots_.oldest_in_flight();
   const std::int64_t left_ns =
       oldest == nullptr ? timeout_ns_ : oldest->started_ns + timeout_ns_ - now_ns;
   if (left_ns > 0) {
@@ -284,20 +242,11 @@ std::chrono::nanoseconds EngineStorage::abandon_overdue() {
 
   overdue_since_ns_ = 0;
   abandon(*oldest, overdue_failure(*oldest, now_ns));
-  for (Slot& slot : slots_) {
+  for (Slot& slot : slots_.all()) {
     const bool overdue = slot.started_ns + timeout_ns_ <= now_ns;
-    if (is_in_flight(slot) && overdue) abandon(slot, overdue_failure(slot, now_ns));
+    if (slot.is_in_flight() && overdue) abandon(slot, overdue_failure(slot, now_ns));
   }
   return {};
-}
-
-EngineStorage::Slot* EngineStorage::oldest_in_flight() {
-  Slot* oldest = nullptr;
-  for (Slot& slot : slots_) {
-    if (!is_in_flight(slot)) continue;
-    if (oldest == nullptr || slot.started_ns < oldest->started_ns) oldest = &slot;
-  }
-  return oldest;
 }
 
 std::exception_ptr EngineStorage::overdue_failure(const Slot& slot, std::int64_t now_ns) const {
@@ -321,27 +270,22 @@ void EngineStorage::fail_stray() {
 void EngineStorage::abandon_all(std::exception_ptr failure) {
   const std::lock_guard lock(mutex_);
   set_failure(failure);
-  for (Slot& slot : slots_) {
-    if (is_in_flight(slot)) abandon(slot, failure);
+  for (Slot& slot : slots_.all()) {
+    if (slot.is_in_flight()) abandon(slot, failure);
   }
 }
 
 void EngineStorage::abandon(Slot& slot, std::exception_ptr failure) {
   set_failure(failure);
-  slot.tag.store(0, std::memory_order_relaxed);
+  slots_.abandon(slot);
   slot.group->complete(std::move(failure));
-  leave_flight(1);
+  if (slots_.in_flight() == 0) idle_.notify_one();
 }
 
 void EngineStorage::set_failure(std::exception_ptr failure) {
   if (failure_) return;
   failure_ = std::move(failure);
   freed_.notify_all();
-}
-
-void EngineStorage::leave_flight(int slots) {
-  in_flight_ -= slots;
-  if (in_flight_ == 0) idle_.notify_one();
 }
 
 }  // namespace strata::io

@@ -1,15 +1,14 @@
-// EngineStorage: the Storage over an Engine: bounded slots, batches, continuation of short
-// transfers, timeouts.
-//
-//   slot:  free ──submitted──▶ in flight ──last completion──▶ free     (the group gets its result)
-//                               │     └──short or interrupted──▶ in flight, under a new tag
-//                               └──older than the timeout, or refused──▶ abandoned  (for good)
+// EngineStorage: the Storage over an Engine: bounded slots (slot_table.h), batches, continuation of
+// short transfers, timeouts.
 //
 // A submitter takes as many slots as are free and its request has pieces for, and hands them to the
 // engine in one call; while none is free it blocks until a quarter is, so that it is woken once and
-// not per slot. One reaper thread takes what has completed, submits what is left of short
+// not per slot. One reaper thread takes what has been answered, submits what is left of short
 // transfers, and completes groups. While nothing is in flight it sleeps on a condition variable,
 // otherwise in the engine.
+//
+//   storage:  working ──timeout, refused submission, stray answer, broken engine──▶ failed, for
+//   good
 //
 // A request older than the timeout (and a sixteenth of it, so that a process that was stopped first
 // sees the completions it slept through) fails its group and, for good, the storage: requests after
@@ -17,9 +16,9 @@
 // still belongs to the kernel, which may read or write it until the process has ended: its owner
 // must not use the buffer again and must end the run.
 //
-// Every submission has a tag of its own. A completion whose tag is not in flight changes no slot;
-// unless the storage has failed already (it may be the late one of an abandoned request), it fails
-// the storage, for such an engine cannot be trusted.
+// An answer to no submission in flight changes no slot but fails the storage too, unless that has
+// failed already (it may be the late one of an abandoned request): such an engine cannot be
+// trusted.
 //
 // Destruction waits for what is in flight, which the timeout bounds.
 #pragma once
@@ -34,9 +33,9 @@
 #include <span>
 #include <string>
 #include <thread>
-#include <vector>
 
 #include "io/engine.h"
+#include "io/slot_table.h"
 #include "io/storage.h"
 #include "io/transfer.h"
 
@@ -71,16 +70,6 @@ class EngineStorage : public Storage {
   StorageTraffic device_traffic(int device) const override;
 
  private:
-  // Filled under the lock, from Engine::submit() on the reaper's.
-  struct Slot {
-    Transfer transfer;
-    IoGroup* group = nullptr;
-    std::exception_ptr failure;
-    std::int64_t started_ns = 0;
-    std::uint64_t submissions = 0;      // so far
-    std::atomic<std::uint64_t> tag{0};  // of the submission in flight; 0: none is
-  };
-  class SlotBatch;
   // What a submitter has still to start.
   struct Work {
     Operation operation;
@@ -101,7 +90,6 @@ class EngineStorage : public Storage {
   void reap();
   std::optional<std::chrono::nanoseconds> next_wait();  // nothing: the storage is to end
   void on_completions(std::span<const Engine::Completion> completions);
-  Slot* take_answered(std::uint64_t tag);  // null: no such submission is in flight
   void conclude(Slot& slot, Transfer::Next next);
   void count(const Slot& slot);
   void finish(const SlotBatch& slots);
@@ -111,20 +99,12 @@ class EngineStorage : public Storage {
 
   // Under the lock.
   std::chrono::nanoseconds abandon_overdue();  // returns how long to wait before the next call
-  Slot* oldest_in_flight();                    // null: all have been answered
   void abandon(Slot& slot, std::exception_ptr failure);
   void set_failure(std::exception_ptr failure);
-  void leave_flight(int slots);
-
-  void renew_tag(Slot& slot);
-  static bool is_in_flight(const Slot& slot) {
-    return slot.tag.load(std::memory_order_relaxed) != 0;
-  }
 
   const EngineStorageOptions options_;
   const std::int64_t timeout_ns_;
   const std::int64_t piece_bytes_max_;
-  const std::size_t free_slots_wanted_;  // by a submitter that had to wait
   std::unique_ptr<Engine> engine_;
   Tracer* tracer_;
   int read_track_ = 0;
@@ -136,10 +116,7 @@ class EngineStorage : public Storage {
   std::condition_variable work_;   // the reaper: something is in flight, or it is to stop
   std::condition_variable freed_;  // submitters: slots came free, or a failure
   std::condition_variable idle_;   // the destructor: nothing is in flight
-  std::vector<Slot> slots_;
-  std::vector<Slot*> free_slots_;
-  bool saturated_ = false;  // no slot was free, and not enough are yet
-  int in_flight_ = 0;
+  SlotTable slots_;
   bool stopping_ = false;
   std::exception_ptr failure_;         // of the storage; every later request gets it
   std::int64_t overdue_since_ns_ = 0;  // the reaper's: when it first saw one overdue (0: none is)
