@@ -26,6 +26,10 @@ std::string host_name() {
 // What is the same in all files of a rank.
 FileHeader make_header(const io::Volume& volume, const StoreIdentity& identity,
                        const Manifest& manifest, const std::string& text) {
+  if (volume.devices() > kDirectoriesMax) {
+    throw_error<ConfigError>("a store lies in at most {} directories, not {}", kDirectoriesMax,
+                             volume.devices());
+  }
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   FileHeader header;
   header.run_id = parse_run_id(identity.run_id);

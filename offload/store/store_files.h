@@ -27,7 +27,7 @@ std::string store_file_name(const StoreIdentity& identity);
 std::int64_t store_metadata_bytes(const Manifest& manifest);
 
 // Writes header and manifest to every file of a volume that was made with the two above. Before
-// anything else is written. Throws IoError.
+// anything else is written. Throws IoError, or ConfigError for too many directories.
 void write_header(io::Volume& volume, const StoreIdentity& identity, const Manifest& manifest);
 
 }  // namespace strata::store

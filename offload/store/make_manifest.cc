@@ -1,0 +1,32 @@
+#include <utility>
+
+#include "kernels/base/error.h"
+#include "offload/store/extent_map.h"
+#include "offload/store/manifest.h"
+
+namespace strata::store {
+
+using offload::StateKind;
+
+Manifest make_manifest(const offload::Plan& plan, std::vector<std::vector<Parameter>> parameters) {
+  STRATA_CHECK(parameters.size() == plan.units.size());
+  const ExtentMap map = map_extents(plan);
+  Manifest manifest;
+  manifest.dtypes = plan.dtypes;
+  manifest.block_elements = plan.block_elements;
+  manifest.data_bytes = map.bytes;
+  for (std::size_t u = 0; u < plan.units.size(); ++u) {
+    const offload::UnitPlan& planned = plan.units[u];
+    StoredUnit unit{
+        planned.name, planned.elements, planned.shard_elements, std::move(parameters[u]), {}};
+    for (std::size_t k = 0; k < unit.extents.size(); ++k) {
+      const std::int64_t bytes = plan.shard_bytes(planned, static_cast<StateKind>(k));
+      if (map.states[u][k] == ExtentMap::kAbsent || bytes == 0) continue;
+      unit.extents[k] = Extent{bytes, {map.states[u][k]}};
+    }
+    manifest.units.push_back(std::move(unit));
+  }
+  return manifest;
+}
+
+}  // namespace strata::store

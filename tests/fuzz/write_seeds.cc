@@ -1,0 +1,45 @@
+// Writes one valid input for each target, for fuzzing to start from: write_seeds FOLDER makes
+// FOLDER/{header,manifest,superblock}/seeds/valid, whose folders exist.
+#include <fstream>
+#include <span>
+#include <string>
+
+#include "offload/store/file_header.h"
+#include "offload/store/superblock.h"
+#include "tests/fuzz/small_store.h"
+
+namespace {
+
+void write(const std::string& path, std::span<const std::byte> bytes) {
+  std::ofstream(path, std::ios::binary)
+      .write(reinterpret_cast<const char*>(bytes.data()),
+             static_cast<std::streamsize>(bytes.size()));
+}
+
+}  // namespace
+
+int main(int, char** arguments) {
+  using namespace strata::store;
+  const std::string folder = arguments[1];
+  const Manifest manifest = strata::fuzz::small_store();
+  const std::string text = encode(manifest);
+  write(folder + "/manifest/seeds/valid", std::as_bytes(std::span(text)));
+
+  FileHeader header;
+  header.host = "host";
+  header.run_folder = "/run";
+  header.manifest_bytes = static_cast<std::int64_t>(text.size());
+  header.commit_table_bytes = commit_table_bytes(manifest);
+  header.data_bytes = manifest.data_bytes;
+  header.stripe_bytes = 65536;
+  header.shares = {{2, (manifest.data_bytes + 65535) / 65536}, {1, 0}};
+  write(folder + "/header/seeds/valid", encode(header));
+
+  Superblock superblock;
+  superblock.table_bytes = commit_table_bytes(manifest);
+  const auto blocks = static_cast<std::size_t>(manifest.committed_blocks());
+  auto bytes = encode(superblock);
+  const auto table = encode(CommitTable{1, {1}, std::vector<std::uint64_t>(blocks, 7)}, manifest);
+  bytes.insert(bytes.end(), table.begin(), table.end());
+  write(folder + "/superblock/seeds/valid", bytes);
+}
