@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "io/engine_choice.h"
@@ -60,9 +61,11 @@ class Volume : public Storage {
   virtual void keep() noexcept = 0;
 };
 
-// Throws ConfigError when a directory is missing, not a directory, read-only or not writable, or
-// when together they have less free space than the volume needs (with bytes needed and free per
-// directory); IoError when the system refuses something else. `tracer` may be null.
+// Waits, for `timeout` at most, while another process makes one in one of its directories: each
+// sees what the other has left. Throws ConfigError when a directory is missing, not a directory,
+// read-only or not writable, or when together they have less free space than the volume needs (with
+// bytes needed and free per directory); IoError when the system refuses something else. `tracer`
+// may be null.
 std::unique_ptr<Volume> create_volume(const VolumeOptions& options, Tracer* tracer);
 
 // The same checks without creating anything that outlives the call; returns the free bytes of each
