@@ -20,7 +20,8 @@ TEST(IoGroup, IsIdleAtFirst) {
 TEST(IoGroup, IsPendingUntilEveryRequestCompleted) {
   IoGroup group;
   group.add();
-  group.add();
+  group.add(2);
+  group.complete(nullptr);
   group.complete(nullptr);
   EXPECT_TRUE(group.pending());
   group.complete(nullptr);

@@ -2,12 +2,17 @@
 
 #include <fcntl.h>
 
+#include <array>
 #include <cerrno>
+#include <filesystem>
+#include <iterator>
 #include <string>
+#include <thread>
 
 #include "io/file_descriptor.h"
 #include "kernels/base/error.h"
 #include "tests/io/engine_harness.h"
+#include "tests/io/loop_mount.h"
 #include "tests/io/scratch_storage.h"
 #include "tests/io/storage_conformance.h"
 
@@ -72,6 +77,30 @@ TEST_F(ThreadEngineTest, EndsWithRequestsInFlight) {
     EXPECT_EQ(engine.submit(harness_.requests(Operation::read)).accepted,
               static_cast<std::size_t>(kHarnessDepth));
   }
+}
+
+int threads_of_this_process() {
+  const auto entries = std::filesystem::directory_iterator("/proc/self/task");
+  return static_cast<int>(std::distance(begin(entries), end(entries)));
+}
+
+TEST_F(ThreadEngineTest, EndsThoughTheDriveIsStuck) {
+  LoopMount mount(32 * kMiB);
+  if (!mount.mounted()) GTEST_SKIP() << "no right to make and mount loop devices";
+  DirectFile file = open_scratch_file(mount.directory());
+  file.preallocate(kHarnessBytes);
+  if (!mount.freeze()) GTEST_SKIP() << "no right to freeze a file system";
+  const int threads = threads_of_this_process();
+  {
+    ThreadEngine engine(file.descriptor(), file.path(), kHarnessDepth);
+    EXPECT_EQ(engine.submit(harness_.requests(Operation::write)).accepted,
+              static_cast<std::size_t>(kHarnessDepth));
+    std::array<Engine::Completion, 1> completions;
+    EXPECT_EQ(engine.wait(completions, std::chrono::milliseconds(100)), 0u);
+  }
+  EXPECT_GT(threads_of_this_process(), threads);  // left in the kernel
+  EXPECT_TRUE(mount.thaw());
+  while (threads_of_this_process() > threads) std::this_thread::yield();
 }
 
 TEST_F(ThreadEngineTest, MoreRequestsThanItsDepthAreAProgrammerError) {
