@@ -18,9 +18,9 @@ struct DriveRateOptions {
 };
 
 // Bytes per second of a load that reads as much as it writes (as a training step about does): the
-// harmonic mean of both rates. Writes up to 64 MiB to a scratch file, reads them back, direct and
-// through the engine, and stops early on a slow drive: about 0.3 s. Returns 0 when there is too
-// little space to try. Throws IoError when the drive fails.
+// harmonic mean of both rates. Writes up to 128 MiB to a scratch file, reads them back, direct and
+// through the engine, and stops early on a slow drive: at most about 1.2 s. Returns 0 when there is
+// too little space to try. Throws IoError when the drive fails.
 double measure_drive_rate(const std::string& directory, const DriveRateOptions& options);
 
 // What a directory shares its bandwidth with: equal for two partitions of one disk.
