@@ -1,29 +1,41 @@
 #include "engine/run/interrupt_watch.h"
 
-#include <sys/eventfd.h>
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdint>
+#include <chrono>
 #include <cstring>
+#include <optional>
 
 namespace strata::engine {
 
 namespace {
 
-constexpr std::uint64_t kStop = 1 << 16;  // above every signal
+constexpr unsigned char kStop = 0;  // no signal's number
+constexpr std::chrono::seconds kSameSignal{1};
 
-// An eventfd, whose value tells the thread what happened. A handler can reach nothing but statics.
-int wake_descriptor = -1;
+// A pipe that tells the thread of each signal, by its number. A handler can reach nothing but
+// statics.
+int read_end = -1;
+int write_end = -1;
 
-// Async-signal-safe, and leaves errno alone. A full counter cannot be: it is read at once.
-void wake(std::uint64_t value) {
+// Async-signal-safe, and leaves errno alone. A full pipe has told the thread enough.
+void tell(unsigned char what) {
   const int error = errno;
-  if (::write(wake_descriptor, &value, sizeof value) < 0) return;
+  [[maybe_unused]] const ssize_t written = ::write(write_end, &what, 1);
   errno = error;
 }
 
-void on_signal(int signal) { wake(static_cast<std::uint64_t>(signal)); }
+void on_signal(int signal) { tell(static_cast<unsigned char>(signal)); }
+
+void open_pipe() {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) throw_error<IoError>("pipe: {}", std::strerror(errno));
+  read_end = ends[0];
+  write_end = ends[1];
+  ::fcntl(write_end, F_SETFL, O_NONBLOCK);
+}
 
 }  // namespace
 
@@ -31,12 +43,11 @@ Interrupted::Interrupted(int signal)
     : Error(fmt::format("interrupted by SIG{}", ::sigabbrev_np(signal))), signal_(signal) {}
 
 InterruptWatch::InterruptWatch(FailureLatch& failure) {
-  wake_descriptor = ::eventfd(0, EFD_CLOEXEC);
-  if (wake_descriptor < 0) throw_error<IoError>("eventfd: {}", std::strerror(errno));
+  open_pipe();
   thread_ = std::thread([this, &failure] { watch(failure); });
   struct sigaction action {};
   action.sa_handler = on_signal;
-  action.sa_flags = SA_RESTART | static_cast<int>(SA_RESETHAND);
+  action.sa_flags = SA_RESTART;
   for (std::size_t i = 0; i < kSignals.size(); ++i) {
     ::sigaction(kSignals[i], nullptr, &before_[i]);
     if (before_[i].sa_handler != SIG_IGN) ::sigaction(kSignals[i], &action, nullptr);
@@ -47,17 +58,24 @@ InterruptWatch::~InterruptWatch() {
   for (std::size_t i = 0; i < kSignals.size(); ++i) {
     ::sigaction(kSignals[i], &before_[i], nullptr);
   }
-  wake(kStop);
+  tell(kStop);
   thread_.join();
-  ::close(wake_descriptor);
-  wake_descriptor = -1;
+  ::close(read_end);
+  ::close(write_end);
 }
 
-void InterruptWatch::watch(FailureLatch& failure) {
-  for (std::uint64_t value = 0;;) {
-    if (::read(wake_descriptor, &value, sizeof value) < 0) continue;  // EINTR
-    if (value >= kStop) return;
-    failure.set(std::make_exception_ptr(Interrupted(static_cast<int>(value))));
+void InterruptWatch::watch(FailureLatch& failure) const {
+  using Clock = std::chrono::steady_clock;
+  std::optional<Clock::time_point> first;
+  unsigned char what = kStop;
+  while (::read(read_end, &what, 1) == 1 && what != kStop) {
+    if (!first) {
+      first = Clock::now();
+      failure.set(std::make_exception_ptr(Interrupted(what)));
+    } else if (Clock::now() - *first > kSameSignal) {
+      ::signal(what, SIG_DFL);
+      ::raise(what);
+    }
   }
 }
 

@@ -1,10 +1,11 @@
 // InterruptWatch: SIGINT and SIGTERM as a failure of the run, so that it ends as after any other:
 // threads stop, exceptions unwind, and the files that are the run's own are deleted.
 //
-//   watching ──signal──▶ the run has failed ──second signal──▶ the process is killed
+//   watching ──signal──▶ the run has failed ──another, a second later or more──▶ process killed
 //
-// Signals that were ignored before (nohup) stay ignored. The handler only wakes a thread. One at a
-// time in a process.
+// Sooner than that it is the same signal once more, as from timeout(1), which signals a process and
+// its group. Signals that were ignored before (nohup) stay ignored. The handler only wakes a
+// thread. One at a time in a process.
 #pragma once
 
 #include <signal.h>
@@ -38,7 +39,7 @@ class InterruptWatch {
  private:
   static constexpr std::array<int, 2> kSignals = {SIGINT, SIGTERM};
 
-  void watch(FailureLatch& failure);
+  void watch(FailureLatch& failure) const;
 
   std::array<struct sigaction, kSignals.size()> before_{};
   std::thread thread_;
