@@ -144,7 +144,7 @@ std::int64_t optimizer_buffer_bytes(const Plan& plan);
 // Slots for gathered units, gradients and so on, shared with those that allocate them.
 inline constexpr int kGradientSlots = 2;
 inline constexpr int kGradientStagingSlots = 2;
-inline constexpr int kOptimizerBuffers = 3;
+inline constexpr int kOptimizerBuffers = 4;
 // Of the host memory that holds checksums of what is on NVMe.
 inline constexpr const char* kChecksumsTag = "checksums";
 

@@ -2,7 +2,7 @@
 //
 // Units are updated in an order known ahead, chunk by chunk through a ring of buffers:
 //
-//   read chunk i+1, i+2   ∥   update chunk i on the workers   ∥   write chunk i-1
+//   read chunks i+1 …   ∥   update chunk i on the workers   ∥   write chunks …, i-1
 //
 // State in host memory is updated where it lies and moves nothing.
 //
