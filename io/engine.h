@@ -49,6 +49,8 @@ class Engine {
   // the system refuses (RLIMIT_MEMLOCK), requests work all the same. Not while requests are in
   // flight.
   virtual void register_memory(AlignedSpan /*memory*/) {}
+  // The same span as was registered. Not while requests in it are in flight.
+  virtual void unregister_memory(AlignedSpan /*memory*/) {}
 
   virtual std::string description() const = 0;  // "io_uring, registered file"
 };

@@ -62,6 +62,7 @@ class EngineStorage : public Storage {
   void write(std::int64_t offset_bytes, AlignedSpan source, IoGroup& group) override;
   void flush(IoGroup& group) override;
   void register_memory(AlignedSpan memory) override { engine_->register_memory(memory); }
+  void unregister_memory(AlignedSpan memory) override { engine_->unregister_memory(memory); }
 
   std::int64_t capacity_bytes() const override { return options_.capacity_bytes; }
   std::int64_t alignment_bytes() const override { return options_.alignment_bytes; }

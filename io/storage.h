@@ -66,9 +66,11 @@ class Storage {
   // Makes durable what was written by requests that have completed.
   virtual void flush(IoGroup& group) = 0;
 
-  // A hint: transfers will lie in this memory, which must outlive the storage. Not while requests
-  // are in flight.
+  // A hint: transfers will lie in this memory, until the same span is unregistered or the storage
+  // ends. Memory that is given back registered stays locked, and transfers in what comes to lie at
+  // its address would go astray. Not while requests are in flight.
   virtual void register_memory(AlignedSpan /*memory*/) {}
+  virtual void unregister_memory(AlignedSpan /*memory*/) {}
 
   virtual std::int64_t capacity_bytes() const = 0;
   virtual std::int64_t alignment_bytes() const = 0;

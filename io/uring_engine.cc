@@ -1,7 +1,5 @@
 #include "io/uring_engine.h"
 
-#include <sys/uio.h>
-
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -16,7 +14,7 @@ namespace strata::io {
 namespace {
 
 constexpr std::chrono::milliseconds kSubmitPause{1};
-constexpr unsigned kRegionsMax = 1024;          // 8 bytes of kernel memory each
+constexpr int kRegionsMax = 1024;               // 8 bytes of kernel memory each
 constexpr std::int64_t kRegionBytesMax = kGiB;  // the kernel refuses a longer one (EFAULT)
 
 std::string reason_of_refusal(int error_number) {
@@ -50,7 +48,7 @@ UringEngine::UringEngine(int descriptor, std::string path, int queue_depth,
 UringEngine::~UringEngine() {
   drain();
   if (in_flight_ == 0) {
-    if (!regions_.empty()) io_uring_unregister_buffers(&ring_);
+    if (has_table_) io_uring_unregister_buffers(&ring_);
     if (file_registered_) io_uring_unregister_files(&ring_);
   }
   io_uring_queue_exit(&ring_);
@@ -76,28 +74,54 @@ void UringEngine::register_memory(AlignedSpan memory) {
   }
 }
 
+void UringEngine::unregister_memory(AlignedSpan memory) {
+  const std::lock_guard lock(submit_mutex_);
+  forget_regions(memory);
+  regions_wanted_ -= static_cast<int>(ceil_div(memory.bytes(), kRegionBytesMax));
+}
+
 int UringEngine::register_region(AlignedSpan memory) {
-  if (regions_.size() == kRegionsMax) return ENOSPC;
-  if (regions_.empty()) {
+  if (!has_table_) {
     const int error = -io_uring_register_buffers_sparse(&ring_, kRegionsMax);
-    if (error != 0 && error != EBUSY) return error;  // EBUSY: the table is there already
+    if (error != 0) return error;
+    has_table_ = true;
+    for (int place = kRegionsMax; place-- > 0;) free_places_.push_back(place);
   }
-  const auto index = static_cast<int>(regions_.size());
+  if (free_places_.empty()) return ENOSPC;
+  const Region region{memory, free_places_.back()};
   const iovec vector{memory.data(), static_cast<std::size_t>(memory.bytes())};
-  const int updated = io_uring_register_buffers_update_tag(&ring_, static_cast<unsigned>(index),
-                                                           &vector, nullptr, 1);
+  const int updated = update_table(region.place, vector);
   if (updated != 1) return updated < 0 ? -updated : ENOMEM;
-  const auto place = std::ranges::upper_bound(regions_, memory.data(), {},
-                                              [](const Region& r) { return r.memory.data(); });
-  regions_.insert(place, {memory, index});
+  free_places_.pop_back();
+  regions_.insert(first_region_behind(memory.data()), region);
   return 0;
 }
 
+void UringEngine::forget_regions(AlignedSpan memory) {
+  const std::byte* const end = memory.data() + memory.bytes();
+  std::erase_if(regions_, [&](const Region& region) {
+    if (region.memory.data() < memory.data() || region.memory.data() >= end) return false;
+    update_table(region.place, iovec{nullptr, 0});
+    free_places_.push_back(region.place);
+    return true;
+  });
+}
+
+int UringEngine::update_table(int place, const iovec& memory) {
+  return io_uring_register_buffers_update_tag(&ring_, static_cast<unsigned>(place), &memory,
+                                              nullptr, 1);
+}
+
+std::vector<UringEngine::Region>::const_iterator UringEngine::first_region_behind(
+    const std::byte* data) const {
+  return std::ranges::upper_bound(regions_, data, {},
+                                  [](const Region& region) { return region.memory.data(); });
+}
+
 const UringEngine::Region* UringEngine::region_of(AlignedSpan span) const {
-  const auto after = std::ranges::upper_bound(regions_, span.data(), {},
-                                              [](const Region& r) { return r.memory.data(); });
-  if (after == regions_.begin()) return nullptr;
-  const Region& region = *std::prev(after);
+  const auto behind = first_region_behind(span.data());
+  if (behind == regions_.begin()) return nullptr;
+  const Region& region = *std::prev(behind);
   const std::int64_t offset_bytes = span.data() - region.memory.data();
   return offset_bytes + span.bytes() <= region.memory.bytes() ? &region : nullptr;
 }
@@ -129,9 +153,9 @@ void UringEngine::prepare_transfer(io_uring_sqe* entry, const Transfer::Piece& p
   const Region* const region = region_of(piece.span);
   const bool is_read = piece.operation == Operation::read;
   if (region != nullptr && is_read) {
-    io_uring_prep_read_fixed(entry, file_, data, bytes, offset_bytes, region->index);
+    io_uring_prep_read_fixed(entry, file_, data, bytes, offset_bytes, region->place);
   } else if (region != nullptr) {
-    io_uring_prep_write_fixed(entry, file_, data, bytes, offset_bytes, region->index);
+    io_uring_prep_write_fixed(entry, file_, data, bytes, offset_bytes, region->place);
   } else if (is_read) {
     io_uring_prep_read(entry, file_, data, bytes, offset_bytes);
   } else {

@@ -11,9 +11,11 @@
 #pragma once
 
 #include <liburing.h>
+#include <sys/uio.h>
 
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -36,14 +38,15 @@ class UringEngine final : public Engine {
   Submission submit(std::span<const Request> requests) override;
   std::size_t wait(std::span<Completion> completions, std::chrono::nanoseconds timeout) override;
   void register_memory(AlignedSpan memory) override;
+  void unregister_memory(AlignedSpan memory) override;
   // "io_uring, registered file, 3 of 5 buffers registered: RLIMIT_MEMLOCK"
   std::string description() const override;
 
  private:
-  // Memory in the kernel's table of buffers.
+  // Memory with its place in the kernel's table of buffers.
   struct Region {
     AlignedSpan memory;
-    int index;
+    int place;
   };
 
   void prepare(const Request& request);
@@ -52,6 +55,9 @@ class UringEngine final : public Engine {
   void drain() noexcept;
   const Region* region_of(AlignedSpan span) const;  // null: not registered
   int register_region(AlignedSpan memory);          // an errno, or 0
+  void forget_regions(AlignedSpan memory);          // those in it
+  int update_table(int place, const iovec& memory);
+  std::vector<Region>::const_iterator first_region_behind(const std::byte* data) const;
 
   const std::string path_;
   const std::chrono::milliseconds submit_timeout_;
@@ -64,6 +70,8 @@ class UringEngine final : public Engine {
   mutable std::mutex submit_mutex_;
   int refused_errno_ = 0;        // kept: a refused entry stays in the queue and must never start
   std::vector<Region> regions_;  // by address
+  bool has_table_ = false;
+  std::vector<int> free_places_;  // in the table
   int regions_wanted_ = 0;
   int region_errno_ = 0;  // of the first that was refused
 };

@@ -74,6 +74,9 @@ class StripedVolume final : public Volume {
   void register_memory(AlignedSpan memory) override {
     for (const Device& device : devices_) device.storage->register_memory(memory);
   }
+  void unregister_memory(AlignedSpan memory) override {
+    for (const Device& device : devices_) device.storage->unregister_memory(memory);
+  }
 
   std::int64_t capacity_bytes() const override { return capacity_bytes_; }
   std::int64_t alignment_bytes() const override { return alignment_bytes_; }

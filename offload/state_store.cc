@@ -30,6 +30,10 @@ StateStore::StateStore(const Plan& plan, Device& device, io::Storage* storage, W
   STRATA_CHECK(map_.bytes == 0 || (storage != nullptr && storage->capacity_bytes() >= map_.bytes));
 }
 
+StateStore::~StateStore() {
+  for (const AlignedSpan& memory : registered_) storage_->unregister_memory(memory);
+}
+
 AlignedSpan StateStore::host(int unit, StateKind kind) const {
   STRATA_CHECK(tier(unit, kind) == Tier::host);
   const auto k = static_cast<std::size_t>(kind);
@@ -122,7 +126,9 @@ std::string StateStore::describe(const ChecksumTable::Mismatch& mismatch) const 
 }
 
 void StateStore::register_memory(AlignedSpan memory) {
-  if (storage_ != nullptr) storage_->register_memory(memory);
+  if (storage_ == nullptr) return;
+  storage_->register_memory(memory);
+  registered_.push_back(memory);
 }
 
 KindTraffic StateStore::traffic() const {

@@ -44,6 +44,7 @@ class StateStore {
   // `storage` may be null when the plan keeps nothing on NVMe. Reserves everything; throws
   // OutOfBudget.
   StateStore(const Plan& plan, Device& device, io::Storage* storage, WorkerSet& workers);
+  ~StateStore();  // what register_memory() named may be gone
 
   const Plan& plan() const { return plan_; }
   const UnitPlan& unit(int unit) const { return plan_.units[static_cast<std::size_t>(unit)]; }
@@ -89,6 +90,7 @@ class StateStore {
 
   const Plan& plan_;
   io::Storage* storage_;
+  std::vector<AlignedSpan> registered_;
   store::ExtentMap map_;
   // Device and host states: one buffer per kind, and where each unit's shard lies in it.
   std::array<DeviceBuffer, kStateKinds> device_;

@@ -1,6 +1,7 @@
 #include "io/uring_engine.h"
 
 #include <linux/capability.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 
 #include <array>
@@ -56,6 +57,33 @@ TEST_F(UringEngineTest, UsesRegisteredMemoryWhereRequestsLieInIt) {
   engine.register_memory(buffer.span(kHarnessBlockBytes / 2, kHarnessBlockBytes));
   if (!probe_uring().registers_buffers) GTEST_SKIP() << engine.description();
   EXPECT_EQ(engine.description(), "io_uring, registered file, 2 of 2 buffers registered");
+  harness_.expect_round_trip(engine);
+}
+
+// Other memory at the same address is other memory: what was registered may be gone.
+TEST_F(UringEngineTest, ForgetsMemoryThatIsUnregistered) {
+  if (!probe_uring().registers_buffers) GTEST_SKIP() << "buffers cannot be registered";
+  UringEngine engine = make_engine();
+  const AlignedBuffer& buffer = harness_.buffer();
+  engine.register_memory(buffer.span(0, kHarnessBytes / 2));
+  engine.register_memory(buffer.span(kHarnessBytes / 2, kHarnessBytes / 2));
+  engine.unregister_memory(buffer.span(0, kHarnessBytes / 2));
+  EXPECT_EQ(engine.description(), "io_uring, registered file, 1 of 1 buffers registered");
+  ASSERT_EQ(mmap(buffer.data(), kHarnessBytes / 2, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0),
+            buffer.data());
+  harness_.expect_round_trip(engine);
+}
+
+TEST_F(UringEngineTest, PlacesOfUnregisteredMemoryAreUsedAgain) {
+  if (!probe_uring().registers_buffers) GTEST_SKIP() << "buffers cannot be registered";
+  UringEngine engine = make_engine();
+  for (int i = 0; i < 3000; ++i) {  // more than the table has
+    engine.register_memory(harness_.buffer().span());
+    engine.unregister_memory(harness_.buffer().span());
+  }
+  engine.register_memory(harness_.buffer().span());
+  EXPECT_EQ(engine.description(), "io_uring, registered file, 1 of 1 buffers registered");
   harness_.expect_round_trip(engine);
 }
 
