@@ -130,7 +130,7 @@ class Updater {
       quantisation_.dequantise_unsigned(moment2.data(), codes2, state_.moment2.scales[block],
                                         elements);
     }
-    State widened = piece(begin, end);
+    State widened = rest(begin);
     widened.moments = MomentFormat::f32;
     widened.moment1 = {moment1.data(), nullptr};
     widened.moment2 = {moment2.data(), nullptr};
@@ -152,16 +152,16 @@ class Updater {
     return in_domain;
   }
 
-  // Elements [begin, end), without moments.
-  State piece(std::int64_t begin, std::int64_t end) const {
-    State piece = state_;
+  // Elements from `begin` on, without moments.
+  State rest(std::int64_t begin) const {
+    State rest = state_;
     const bool split = state_.remainder != nullptr;
-    piece.weight = static_cast<std::byte*>(state_.weight) + begin * (split ? 2 : 4);
-    if (split) piece.remainder += begin;
-    piece.gradient =
+    rest.weight = static_cast<std::byte*>(state_.weight) + begin * (split ? 2 : 4);
+    if (split) rest.remainder += begin;
+    rest.gradient =
         static_cast<const std::byte*>(state_.gradient) + begin * bytes_of(state_.gradient_dtype);
-    piece.elements = end - begin;
-    return piece;
+    rest.elements -= begin;
+    return rest;
   }
 
   const StepSettings& settings_;

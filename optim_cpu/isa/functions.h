@@ -40,8 +40,9 @@ struct QuantisationFunctions {
   float (*quantise_unsigned)(std::uint8_t* codes, const float* values, std::int64_t elements);
 };
 
-// As touch_state(); `mask` is 0.
-using TouchState = void (*)(const State& state, std::uint32_t mask);
+// As touch_state(), with a mask of 0. Any other sets, in every byte of the state, those of its bits
+// that a byte of the gradient nearby has.
+using TouchState = void (*)(const State& state, std::uint8_t mask);
 
 struct GradientFunctions {
   double (*square_sum_f32)(const float* x, std::int64_t elements);

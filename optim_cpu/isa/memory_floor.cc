@@ -16,24 +16,21 @@ struct Stream {
   std::int64_t element_bytes;
 };
 
-std::uint32_t load_all(const Stream& stream, std::int64_t begin, std::int64_t end) {
-  const auto* const words = reinterpret_cast<const std::uint32_t*>(stream.data);
-  const std::int64_t last = end * stream.element_bytes / 4;
-  std::uint32_t all = 0;
-  for (std::int64_t i = begin * stream.element_bytes / 4; i < last; ++i) all |= words[i];
+std::uint8_t load_all(const Stream& stream, std::int64_t begin, std::int64_t end) {
+  const std::int64_t last = end * stream.element_bytes;
+  std::uint8_t all = 0;
+  for (std::int64_t i = begin * stream.element_bytes; i < last; ++i) all |= stream.data[i];
   return all;
 }
 
-void load_and_store(const Stream& stream, std::uint32_t bits, std::int64_t begin,
-                    std::int64_t end) {
-  auto* const words = reinterpret_cast<std::uint32_t*>(stream.data);
-  const std::int64_t last = end * stream.element_bytes / 4;
+void load_and_store(const Stream& stream, std::uint8_t bits, std::int64_t begin, std::int64_t end) {
+  const std::int64_t last = end * stream.element_bytes;
 #pragma GCC ivdep
-  for (std::int64_t i = begin * stream.element_bytes / 4; i < last; ++i) words[i] |= bits;
+  for (std::int64_t i = begin * stream.element_bytes; i < last; ++i) stream.data[i] |= bits;
 }
 
 void touch(const Stream& gradient, std::span<const Stream> written, std::int64_t elements,
-           std::uint32_t mask) {
+           std::uint8_t mask) {
   for (std::int64_t begin = 0; begin < elements; begin += kBlockElements) {
     const std::int64_t end = std::min(begin + kBlockElements, elements);
     const std::int64_t ahead = end + kPrefetchElements;
@@ -46,12 +43,12 @@ void touch(const Stream& gradient, std::span<const Stream> written, std::int64_t
       prefetch_part(gradient);
     }
     // With a mask of 0, nothing changes; the compiler cannot know.
-    const std::uint32_t bits = load_all(gradient, begin, end) & mask;
+    const std::uint8_t bits = load_all(gradient, begin, end) & mask;
     for (const Stream& stream : written) load_and_store(stream, bits, begin, end);
   }
 }
 
-void touch_state(const State& state, std::uint32_t mask) {
+void touch_state(const State& state, std::uint8_t mask) {
   const bool split = state.remainder != nullptr;
   const std::int64_t moment_bytes = state.moments == MomentFormat::f32    ? 4
                                     : state.moments == MomentFormat::bf16 ? 2

@@ -75,7 +75,7 @@ bool update(const UpdateConstants& constants, const State& state, std::int64_t b
   for (std::int64_t first = begin; first < end; first += kBlockElements) {
     const std::int64_t last = std::min(first + kBlockElements, end);
     const std::int64_t ahead = last + kPrefetchElements;
-    if (ahead <= end) {
+    if (ahead <= state.elements) {
       masters.prefetch_elements(ahead - kBlockElements, ahead);
       prefetch(moments.moment1, ahead - kBlockElements, ahead);
       if constexpr (std::is_same_v<Rule, Adam>) {
