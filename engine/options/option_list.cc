@@ -69,8 +69,8 @@ void add_tiers(ListBuilder& list) {
       text_field("KIND=TIER,...", &Options::place));
   list.add("prefetch", "Units that are read ahead of their use", integer_field(&Options::prefetch));
   list.add("chunk-size",
-           "Size of one transfer of the streaming optimizer, of a state in f32; rounded up to whole "
-           "MiB, the blocks that have a checksum",
+           "Size of one transfer of the streaming optimizer, of a state in f32; rounded up to "
+           "whole MiB, the blocks that have a checksum",
            size_field(&Options::chunk_size));
   list.add("activations", "Tier of the activation checkpoints",
            choice_field({"auto", "device", "host", "nvme"}, &Options::activations));
