@@ -55,6 +55,11 @@ GradientStore::GradientStore(offload::StateStore& store, Device& device, WorkerS
   if (!plan_.stages_state()) return;
   copies_ = device.make_stream("grad copy");
   partial_ = device.allocate_pinned("gradient staging", shard * 4);
+  store_.register_memory(partial_.span());
+  for (const Staging& staging : staging_) {
+    store_.register_memory(staging.values.span());
+    if (plan_.dtypes.gradients == Dtype::bf16) store_.register_memory(staging.rounded.span());
+  }
 }
 
 GradientStore::~GradientStore() = default;
