@@ -24,7 +24,7 @@ namespace strata::engine {
 namespace {
 
 constexpr std::int64_t kFileBytes = 2 * kGiB;
-constexpr std::int64_t kGranuleBytesMax = 256 * kKiB;  // as the store's blocks
+constexpr std::int64_t kGranuleBytesMax = 256 * kKiB;
 constexpr std::int64_t kHugePageBytes = 2 * kMiB;
 constexpr int kDepthMax = 64;  // the engine's queue
 constexpr double kCellSecondsMin = 0.01;
@@ -42,7 +42,8 @@ struct Grid {
   std::int64_t memory_bytes() const {
     return round_up(in_flight_bytes() + std::ranges::max(blocks), kHugePageBytes);
   }
-  // What one checksum covers: at most a block of the store, and whole in every block measured.
+  // What one checksum covers: whole in every block measured. (The store's cover up to 1 MiB, at the
+  // same cost of a byte.)
   std::int64_t granule_bytes() const {
     return std::min(std::ranges::min(blocks), kGranuleBytesMax);
   }
