@@ -220,12 +220,13 @@ void add_limits(ListBuilder& list) {
            choice_field({"auto", "uring", "threads"}, &Options::io_engine));
   list.add("io-timeout", "Seconds after which one transfer counts as stuck and ends the run",
            number_field("SECONDS", &Options::io_timeout));
-  list.used_by(kTrainAndPlan);
+  list.used_by(kTrain);
   list.add(
       "nvme-endurance",
       "Bytes that each drive of --nvme may be written in its life, as its data sheet has them, "
       "such as 600TBW: the run's writes are shown as a share of it",
       text_field("600TBW[,...]", &Options::nvme_endurance));
+  list.used_by(kTrainAndPlan);
   list.add("comm-timeout", "Seconds after which a silent rank ends the run",
            number_field("SECONDS", &Options::comm_timeout), {"ddp_timeout", "dist_timeout"});
 }

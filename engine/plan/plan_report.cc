@@ -7,6 +7,7 @@
 
 #include "engine/options/count_text.h"
 #include "engine/options/option_check.h"
+#include "engine/plan/write_forecast.h"
 #include "kernels/base/bytes.h"
 
 namespace strata::engine {
@@ -118,6 +119,10 @@ std::string plan_table(const RunSetup& setup) {
     if (forward + backward == 0) continue;
     out += fmt::format("  {:<22}{:>12}{:>12}\n", link.name, cell(forward), cell(backward));
   }
+  const std::int64_t start_bytes = forecast_writes(setup, 0).start_bytes;
+  if (start_bytes > 0) {
+    out += fmt::format("and {} written to NVMe at the start\n", format_bytes(start_bytes));
+  }
   return out;
 }
 
@@ -169,6 +174,7 @@ nlohmann::json plan_json(const RunSetup& setup) {
                               {"gathered_bytes", traffic.gathered_bytes},
                               {"reduced_bytes", traffic.reduced_bytes}};
   }
+  json["start"]["nvme_written_bytes"] = forecast_writes(setup, 0).start_bytes;
   for (const offload::UnitPlan& unit : plan.units) {
     nlohmann::json entry = {
         {"name", unit.name}, {"elements", unit.elements}, {"shard_elements", unit.shard_elements}};

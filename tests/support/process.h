@@ -36,6 +36,7 @@ class Process {
     argv.push_back(nullptr);
     pid_ = ::fork();
     if (pid_ == 0) {
+      ::signal(SIGINT, SIG_DFL);  // ignored where a shell put the tests into the background
       ::dup2(out_, STDOUT_FILENO);
       ::dup2(err_, STDERR_FILENO);
       if (::chdir(working_folder.c_str()) == 0) ::execvp(argv[0], argv.data());
