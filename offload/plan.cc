@@ -200,7 +200,8 @@ std::int64_t optimizer_buffer_bytes(const Plan& plan) {
        {StateKind::remainder, StateKind::moment1, StateKind::moment2, other}) {
     bytes += plan.bytes_of_elements(kind, plan.chunk_elements);
   }
-  return bytes;
+  // Before the first step it carries weights, too.
+  return std::max(bytes, plan.bytes_of_elements(StateKind::weights, plan.chunk_elements));
 }
 
 PlanResult make_plan(const PlanInput& input) {

@@ -1,0 +1,77 @@
+// State moves by whole blocks through the smallest memory that a run has for it.
+#include "engine/step/state_access.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+#include "io/fault_storage.h"
+#include "kernels/base/failure_latch.h"
+#include "kernels/device/cpu_device.h"
+#include "tests/offload/small_plan.h"
+
+namespace strata::engine {
+namespace {
+
+using offload::StateDtypes;
+using offload::StateKind;
+using offload::Tier;
+
+constexpr int kTable = 0;  // 20,480 elements: a block and a part of one
+
+struct Case {
+  StateDtypes dtypes;
+  Tier tier;
+};
+
+class StateAccessFormats : public ::testing::TestWithParam<Case> {};
+
+TEST_P(StateAccessFormats, WholeShardsComeBackAsWritten) {
+  offload::PlanInput input = offload::testing::placed(GetParam().tier, Tier::host);
+  input.dtypes = GetParam().dtypes;
+  input.block_elements = 16384;
+  input.chunk_elements = 16384;  // of the optimizer: one block
+  const offload::Plan plan = offload::testing::plan_of(input);
+  FailureLatch failure;
+  WorkerSet workers(2);
+  Budget host("host memory", 16 * kMiB);
+  CpuDevice device({8 * kMiB, -1}, host, workers, failure, nullptr);
+  const auto storage = io::make_memory_storage(plan.total_bytes(Tier::nvme) + 1);
+  offload::StateStore store(plan, device, storage.get(), workers);
+  const PinnedBuffer scratch = device.allocate_pinned("scratch", optimizer_buffer_bytes(plan));
+  StateAccess access(store, device, scratch.span());
+
+  for (const StateKind kind :
+       {StateKind::weights, StateKind::remainder, StateKind::moment1, StateKind::moment2}) {
+    const std::int64_t bytes = plan.shard_bytes(plan.units[kTable], kind);
+    std::vector<std::byte> written(static_cast<std::size_t>(bytes));
+    std::mt19937 generator(static_cast<unsigned>(kind) + 1);
+    std::generate(written.begin(), written.end(),
+                  [&] { return static_cast<std::byte>(generator()); });
+    access.write(kTable, kind, 0, written);
+    access.flush();
+    std::vector<std::byte> read(written.size());
+    access.read(kTable, kind, 0, read);
+    EXPECT_EQ(read, written) << offload::name_of(kind);
+    // From the second block on.
+    const auto block = static_cast<std::size_t>(std::min(plan.block_bytes(kind), bytes));
+    read.resize(written.size() - block);
+    access.read(kTable, kind, static_cast<std::int64_t>(block), read);
+    EXPECT_TRUE(std::equal(read.begin(), read.end(), written.begin() + static_cast<long>(block)))
+        << offload::name_of(kind);
+  }
+}
+
+// The last two leave less room for what is streamed than one block of f32 weights takes.
+INSTANTIATE_TEST_SUITE_P(
+    All, StateAccessFormats,
+    ::testing::Values(Case{{}, Tier::nvme}, Case{{}, Tier::device},
+                      Case{{Dtype::f32, Dtype::f32, MomentFormat::f32, 2}, Tier::nvme},
+                      Case{{Dtype::bf16, Dtype::f32, MomentFormat::int8, 2}, Tier::nvme},
+                      Case{{Dtype::bf16, Dtype::bf16, MomentFormat::bf16, 1}, Tier::nvme},
+                      Case{{Dtype::f32, Dtype::bf16, MomentFormat::int8, 1}, Tier::nvme},
+                      Case{{Dtype::f32, Dtype::bf16, MomentFormat::int8, 1}, Tier::device}));
+
+}  // namespace
+}  // namespace strata::engine
