@@ -137,8 +137,6 @@ void check_watching(const Options& o) {
   if (o.sample_tokens > 0 && o.sample_prompt.empty()) {
     throw ConfigError("--sample-prompt is empty: a sample needs a token to go on from");
   }
-  require_within("io-timeout", o.io_timeout, kTimeoutMinS, kTimeoutMaxS);
-  require_within("comm-timeout", o.comm_timeout, kTimeoutMinS, kTimeoutMaxS);
 }
 
 }  // namespace
@@ -151,6 +149,12 @@ void check_options(const Options& options) {
   check_optimizer(options);
   check_arithmetic(options);
   check_watching(options);
+  check_timeouts(options);
+}
+
+void check_timeouts(const Options& options) {
+  require_within("io-timeout", options.io_timeout, kTimeoutMinS, kTimeoutMaxS);
+  require_within("comm-timeout", options.comm_timeout, kTimeoutMinS, kTimeoutMaxS);
 }
 
 void check_training_options(const Options& options) {

@@ -10,6 +10,9 @@ namespace strata::engine {
 // Ranges and combinations. Throws ConfigError.
 void check_options(const Options& options);
 
+// Of them, what commands that train nothing have too. Throws ConfigError.
+void check_timeouts(const Options& options);
+
 // What train needs and plan does not: data, and a number of steps or epochs. Throws ConfigError.
 void check_training_options(const Options& options);
 

@@ -11,6 +11,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "engine/options/option_check.h"
 #include "engine/options/option_help.h"
 #include "engine/tools/bench_io.h"
 #include "engine/tools/bench_table.h"
@@ -19,6 +20,7 @@
 #include "kernels/base/error.h"
 #include "kernels/base/machine.h"
 #include "offload/store/store_files.h"
+#include "offload/tier.h"
 
 namespace strata::engine {
 namespace {
@@ -27,6 +29,8 @@ constexpr std::int64_t kFileBytes = 2 * kGiB;
 constexpr std::int64_t kGranuleBytesMax = 256 * kKiB;
 constexpr std::int64_t kHugePageBytes = 2 * kMiB;
 constexpr int kDepthMax = 64;  // the engine's queue
+// What --chunk-size is rounded up to: the blocks of a state in f32.
+constexpr std::int64_t kChunkBytesUnit = offload::kBlockElements * 4;
 constexpr double kCellSecondsMin = 0.01;
 constexpr double kCellSecondsMax = 3600;
 
@@ -130,7 +134,7 @@ std::string heading(const Options& options, const io::Volume& volume, const Grid
 Options options_to_use(const Options& options, const io::Volume& volume, const BenchCell& best) {
   constexpr double kMegabyte = 1e6;
   Options use;
-  use.chunk_size = best.block_bytes;
+  use.chunk_size = round_up(best.block_bytes, kChunkBytesUnit);
   use.io_engine = options.io_engine;
   use.nvme = options.nvme;
   if (volume.devices() == 1) return use;
@@ -168,6 +172,7 @@ void check_bench_io_options(const Options& options) {
     throw_error<ConfigError>("--cell-seconds is {}, but must be from {} to {}",
                              options.cell_seconds, kCellSecondsMin, kCellSecondsMax);
   }
+  check_timeouts(options);
   make_grid(options);
 }
 

@@ -131,7 +131,7 @@ TEST(BenchIo, PrintsATableAndTheOptionsToUse) {
   const std::string text = ::testing::internal::GetCapturedStdout();
   EXPECT_PRED2(mentions, text, "checksums  off\n");
   EXPECT_PRED2(mentions, text, "CPU s/GB\nread ");
-  EXPECT_PRED2(mentions, text, "chunk-size = ");
+  EXPECT_PRED2(mentions, text, "chunk-size = 1MiB\n");  // the blocks of a checksum
 }
 
 TEST(BenchIo, DirectoriesThatCannotBeUsedAreRefused) {
@@ -155,6 +155,7 @@ TEST(BenchIo, OptionsThatMakeNoSenseAreNamed) {
   EXPECT_PRED2(mentions, refusal([](Options& o) { o.depths = {"65"}; }), "1 to 64");
   EXPECT_PRED2(mentions, refusal([](Options& o) { o.modes = {"both"}; }), "--modes: 'both'");
   EXPECT_PRED2(mentions, refusal([](Options& o) { o.cell_seconds = 0; }), "--cell-seconds");
+  EXPECT_PRED2(mentions, refusal([](Options& o) { o.io_timeout = 0; }), "--io-timeout");
   EXPECT_PRED2(mentions, refusal([](Options& o) { o.file_size = kMiB; }), "--file-size 1 MiB");
 }
 
