@@ -90,8 +90,7 @@ class Updater {
     for (std::int64_t begin = 0; begin < state_.elements; begin += kScaleElements) {
       const std::int64_t end = std::min(begin + kScaleElements, state_.elements);
       while (segments_[segment].last <= begin) ++segment;
-      if (segments_[segment].frozen && segments_[segment].last >= end) continue;
-      in_domain &= update_block(segment, begin, end);
+      if (!all_frozen(segment, end)) in_domain &= update_block(segment, begin, end);
     }
     return in_domain;
   }
@@ -115,20 +114,28 @@ class Updater {
     return in_domain;
   }
 
+  // From the beginning of `segment` to `end`.
+  bool all_frozen(std::size_t segment, std::int64_t end) const {
+    while (segments_[segment].frozen && segments_[segment].last < end) ++segment;
+    return segments_[segment].frozen;
+  }
+
   // Moments are widened into f32, updated there, and quantised again, all 256 at once: `segment` is
   // the one that element `begin` is in.
   bool update_block(std::size_t segment, std::int64_t begin, std::int64_t end) {
     const std::int64_t elements = end - begin;
     const std::int64_t block = begin / kScaleElements;
+    const auto codes = [&](const Moment& moment) {
+      return static_cast<std::uint8_t*>(moment.values) + begin;
+    };
     const bool has_moment2 = settings_.method != Method::lion;
-    auto* const codes1 = static_cast<std::uint8_t*>(state_.moment1.values) + begin;
-    auto* const codes2 = static_cast<std::uint8_t*>(state_.moment2.values) + begin;
     alignas(64) std::array<float, kScaleElements> moment1;
     alignas(64) std::array<float, kScaleElements> moment2;
-    quantisation_.dequantise_signed(moment1.data(), codes1, state_.moment1.scales[block], elements);
+    quantisation_.dequantise_signed(moment1.data(), codes(state_.moment1),
+                                    state_.moment1.scales[block], elements);
     if (has_moment2) {
-      quantisation_.dequantise_unsigned(moment2.data(), codes2, state_.moment2.scales[block],
-                                        elements);
+      quantisation_.dequantise_unsigned(moment2.data(), codes(state_.moment2),
+                                        state_.moment2.scales[block], elements);
     }
     State widened = rest(begin);
     widened.moments = MomentFormat::f32;
@@ -144,10 +151,11 @@ class Updater {
       }
       first = last;
     }
-    state_.moment1.scales[block] = quantisation_.quantise_signed(codes1, moment1.data(), elements);
+    state_.moment1.scales[block] =
+        quantisation_.quantise_signed(codes(state_.moment1), moment1.data(), elements);
     if (has_moment2) {
       state_.moment2.scales[block] =
-          quantisation_.quantise_unsigned(codes2, moment2.data(), elements);
+          quantisation_.quantise_unsigned(codes(state_.moment2), moment2.data(), elements);
     }
     return in_domain;
   }
