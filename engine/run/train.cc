@@ -161,6 +161,8 @@ int run_train(const Options& options, Ranks& ranks, std::chrono::steady_clock::t
     progress.emplace(STDOUT_FILENO, progress_style(STDOUT_FILENO, options.json, comm.world_size()),
                      step_count(prepared.setup, prepared.data),
                      prepared.setup.plan.total_bytes(offload::Tier::nvme));
+    const std::string left = left_stores_text(prepared.nvme.directories);
+    if (options.json && !left.empty()) progress->note(left);
   }
   Trainer trainer(prepared.setup, session.trainer_parts());
   TrainingRun run(

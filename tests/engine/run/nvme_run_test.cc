@@ -181,11 +181,21 @@ TEST_F(NvmeRun, AKilledRunIsReportedByTheNextAndReclaimed) {
   EXPECT_EQ(next.exit_code, 0) << next.err;
   EXPECT_PRED2(mentions, next.out, "strata gc a");
   EXPECT_EQ(files_in("a"), 1);
+  EXPECT_PRED2(mentions, test::json_lines(train({"--json"}).out)[0].dump(), "strata gc a");
 
   const ProcessResult gc = test::run_process({STRATA_BINARY, "gc", "a"}, folder_.path());
   EXPECT_EQ(gc.exit_code, 0) << gc.err;
   EXPECT_EQ(files_in("a"), 0);
   EXPECT_FALSE(mentions(train({}).out, "strata gc"));
+}
+
+TEST_F(NvmeRun, WithoutADirectoryStateLiesInTheRunsFolder) {
+  const ProcessResult result = train({"--nvme", "", "--run", "run"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_PRED2(mentions, result.out, " in run; ");
+  for (const auto& entry : fs::directory_iterator(path("run"))) {
+    EXPECT_NE(entry.path().extension(), ".store");
+  }
 }
 
 std::int64_t sum(const json& by, const char* field) {
