@@ -77,6 +77,7 @@ inline const std::vector<Named>& regimes() {
        [](engine::Options& o) {
          placed("all=nvme", "nvme")(o);
          o.prefetch = 0;
+         o.chunk_size = 16 * kKiB;  // buffers for longer ones could as well hold all state
          o = with_smallest_budgets(o);
          placed("", "auto")(o);
        }},
