@@ -108,9 +108,9 @@ struct Block {
   double moment2(std::size_t i) const { return scale2 * levels(false)[codes2[i]]; }
 };
 
-// Half the distance to the farther neighbour of the levels around x.
+// Half the distance of the levels around x; rounding may have taken it beyond 1.
 double error_bound(const std::vector<double>& levels, double x) {
-  const auto above = std::lower_bound(levels.begin(), levels.end(), x);
+  const auto above = std::lower_bound(levels.begin(), levels.end() - 1, x);
   if (above == levels.begin()) return 0;
   return (*above - *(above - 1)) / 2;
 }
