@@ -1,6 +1,8 @@
 // Writes one valid input for each target, for fuzzing to start from: write_seeds FOLDER makes
-// FOLDER/{header,manifest,superblock}/seeds/valid, whose folders exist.
+// FOLDER/{header,manifest,superblock,idx}/seeds/valid, whose folders exist.
+#include <cstdint>
 #include <fstream>
+#include <initializer_list>
 #include <span>
 #include <string>
 
@@ -14,6 +16,25 @@ void write(const std::string& path, std::span<const std::byte> bytes) {
   std::ofstream(path, std::ios::binary)
       .write(reinterpret_cast<const char*>(bytes.data()),
              static_cast<std::streamsize>(bytes.size()));
+}
+
+template <typename T>
+void append(std::string& bytes, std::initializer_list<T> values) {
+  bytes.append(reinterpret_cast<const char*>(values.begin()), values.size() * sizeof(T));
+}
+
+// The size of a Megatron .bin, and its .idx (idx_fuzz.cc): two sequences, each a document.
+std::string megatron_index() {
+  std::string bytes;
+  append<std::int64_t>(bytes, {10});
+  bytes.append("MMIDIDX\0\0", 9);
+  append<std::uint64_t>(bytes, {1});     // version
+  append<std::uint8_t>(bytes, {8});      // uint16
+  append<std::uint64_t>(bytes, {2, 3});  // sequences, document indices
+  append<std::int32_t>(bytes, {2, 3});   // lengths
+  append<std::int64_t>(bytes, {0, 4});   // pointers
+  append<std::int64_t>(bytes, {0, 1, 2});
+  return bytes;
 }
 
 }  // namespace
@@ -42,4 +63,7 @@ int main(int, char** arguments) {
   const auto table = encode(CommitTable{1, {1}, std::vector<std::uint64_t>(blocks, 7)}, manifest);
   bytes.insert(bytes.end(), table.begin(), table.end());
   write(folder + "/superblock/seeds/valid", bytes);
+
+  const std::string index = megatron_index();
+  write(folder + "/idx/seeds/valid", std::as_bytes(std::span(index)));
 }

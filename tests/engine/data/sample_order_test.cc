@@ -5,6 +5,8 @@
 #include <cmath>
 #include <vector>
 
+#include "engine/plan/batch_layout.h"
+
 namespace strata::engine {
 namespace {
 
@@ -40,6 +42,47 @@ TEST(SampleOrder, DependsOnSeedAndEpochAlone) {
     int agreements = 0;
     for (std::size_t i = 0; i < reference.size(); ++i) agreements += reference[i] == other[i];
     EXPECT_LT(agreements, 10);
+  }
+}
+
+// A run may resume under a later version, so the order never changes. From a script that follows
+// the header's description.
+TEST(SampleOrder, IsTheOneThatRunsHaveBegunWith) {
+  const SampleOrder order(10, 1337);
+  EXPECT_EQ(epoch_of(order, 0), (std::vector<std::int64_t>{1, 6, 5, 4, 0, 9, 8, 3, 7, 2}));
+  EXPECT_EQ(epoch_of(order, 1), (std::vector<std::int64_t>{5, 8, 6, 1, 9, 2, 7, 0, 3, 4}));
+  constexpr std::int64_t kSamples = (std::int64_t{1} << 40) + 7;
+  const SampleOrder long_order(kSamples, 42);
+  EXPECT_EQ(long_order.at(0), 322463726198);
+  EXPECT_EQ(long_order.at(std::int64_t{1} << 32), 848105278655);
+  EXPECT_EQ(long_order.at(kSamples - 1), 737636966796);
+  EXPECT_EQ(long_order.at(kSamples), 835173388481);  // of the second epoch
+}
+
+// Ranks take parts of each step's positions. However many there are, and wherever the run was
+// stopped and went on with another number of them, steps visit the same samples, each once.
+TEST(SampleOrder, AnyNumberOfRanksVisitsEachSampleOnceAlsoAfterAResume) {
+  constexpr std::int64_t kSamples = 126;
+  constexpr std::int64_t kGlobalBatch = 7;
+  const std::vector<std::int64_t> reference = epoch_of(SampleOrder(kSamples, 3), 2);
+  for (const int ranks_before : {1, 2, 3, 7, 9}) {
+    for (const int ranks_after : {1, 4, 8}) {
+      std::vector<std::int64_t> visited;
+      for (std::int64_t step = 0; step < kSamples / kGlobalBatch; ++step) {
+        BatchLayout layout;
+        layout.global_batch = kGlobalBatch;
+        layout.world_size = step < 5 ? ranks_before : ranks_after;
+        const std::int64_t position =
+            2 * kSamples + step * kGlobalBatch;  // all that a resume needs
+        for (int rank = 0; rank < layout.world_size; ++rank) {
+          const SampleOrder order(kSamples, 3);
+          for (std::int64_t i = 0; i < layout.sequences(rank); ++i) {
+            visited.push_back(order.at(position + layout.first_sequence(rank) + i));
+          }
+        }
+      }
+      EXPECT_EQ(visited, reference) << ranks_before << " then " << ranks_after;
+    }
   }
 }
 
