@@ -173,6 +173,7 @@ TEST(Streaming, DISABLED_Speed) {
         "%.3f, median of ratios %.3f\n",
         name_of(moments), median(updates), median(moves), bytes / median(moves) / 1e9,
         median(updates) / median(moves), median(ratios));
+    std::fflush(stdout);
   }
 }
 
