@@ -71,6 +71,20 @@ class NvmeRun : public ::testing::Test {
     EXPECT_PRED2(mentions, run->out(), "\"step\":1,");
     return run;
   }
+  // Leaves a store behind.
+  void kill_a_run_in(const std::string& directory) const {
+    const auto killed = endless_run({"--nvme", directory});
+    ::kill(killed->pid(), SIGKILL);
+    killed->wait();
+    // The kernel closes the files of a killed process's ring a moment after the process has ended.
+    const std::vector<std::string> look = {STRATA_BINARY, "gc", directory, "--dry-run"};
+    const auto is_stale = [&] {
+      return mentions(test::run_process(look, folder_.path()).out, "stale");
+    };
+    for (int i = 0; i < 100 && !is_stale(); ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+  }
   // Losses and norms of every step, which bit-equal runs share.
   static std::vector<std::vector<double>> results_of(const ProcessResult& result) {
     EXPECT_EQ(result.exit_code, 0) << result.err;
@@ -93,11 +107,12 @@ TEST_F(NvmeRun, DirectoriesAndEnginesChangeNoBits) {
   EXPECT_EQ(results_of(train({"--json", "--nvme", "a,b"})), expected);
   EXPECT_EQ(results_of(train({"--json", "--nvme", "a=1GB/s,b=3GB/s"})), expected);
   EXPECT_EQ(results_of(train({"--json", "--io-engine", "threads"})), expected);
-  EXPECT_EQ(results_of(train({"--json", "--io-engine", "threads", "--nvme", "a,b"})), expected);
+  EXPECT_EQ(results_of(train({"--json", "--io-engine", "threads", "--nvme", "a=1GB/s,b=1GB/s"})),
+            expected);
 }
 
 TEST_F(NvmeRun, TheStartSaysWhichEngineAndWhy) {
-  const ProcessResult result = train({"--io-engine", "threads", "--nvme", "a,b"});
+  const ProcessResult result = train({"--io-engine", "threads", "--nvme", "a=1GB/s,b=1GB/s"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_PRED2(mentions, result.out, "storage    ");
   EXPECT_PRED2(mentions, result.out, "\nI/O        threads");
@@ -123,17 +138,18 @@ TEST_F(NvmeRun, WrongSyntaxIsRefusedWithTheOption) {
 }
 
 TEST_F(NvmeRun, AFullDiskIsRefusedAtTheStartWithTheNumbers) {
-  io::LoopMount small(2 << 20);
+  io::LoopMount small(8 << 20);
   if (!small.mounted()) GTEST_SKIP() << "needs the right to mount";
+  kill_a_run_in(small.directory());
   // gpt2 of 16 layers of 256: 12 bytes of state for each of 12.6 million parameters.
   const ProcessResult result = train({"--model", "gpt2:layers=16,hidden=256,heads=2,context=32",
                                       "--host-memory", "64MiB", "--nvme", small.directory()});
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_EQ(result.out, "");
-  for (const char* part : {"--nvme: ", " needed", " free"}) {
+  for (const std::string part : {"--nvme: ", " needed", " free", "1 store of ended runs"}) {
     EXPECT_PRED2(mentions, result.err, part);
   }
-  EXPECT_PRED2(mentions, result.err, small.directory());
+  EXPECT_PRED2(mentions, result.err, "strata gc " + small.directory());
 }
 
 TEST_F(NvmeRun, TwoRunsShareADirectory) {
@@ -148,7 +164,7 @@ TEST_F(NvmeRun, TwoRunsShareADirectory) {
 
 TEST_F(NvmeRun, SignalsEndARunInOrder) {
   for (const auto& [signal, name] : {std::pair(SIGINT, "SIGINT"), std::pair(SIGTERM, "SIGTERM")}) {
-    const auto run = endless_run({"--nvme", "a,b"});
+    const auto run = endless_run({"--nvme", "a=1GB/s,b=1GB/s"});
     EXPECT_EQ(files_in("a") + files_in("b"), 2);
     for (int i = 0; i < 2; ++i) ::kill(run->pid(), signal);  // as timeout(1) does
     const ProcessResult result = run->wait(std::chrono::seconds(20));
@@ -164,18 +180,8 @@ TEST_F(NvmeRun, AFailedRunLeavesNothing) {
 }
 
 TEST_F(NvmeRun, AKilledRunIsReportedByTheNextAndReclaimed) {
-  const auto killed = endless_run({});
-  ::kill(killed->pid(), SIGKILL);
-  killed->wait();
+  kill_a_run_in("a");
   ASSERT_EQ(files_in("a"), 1);
-  // The kernel closes the files of a killed process's ring a moment after the process has ended.
-  const std::vector<std::string> look = {STRATA_BINARY, "gc", "a", "--dry-run"};
-  const auto is_stale = [&] {
-    return mentions(test::run_process(look, folder_.path()).out, "stale");
-  };
-  for (int i = 0; i < 100 && !is_stale(); ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  }
 
   const ProcessResult next = train({});
   EXPECT_EQ(next.exit_code, 0) << next.err;
@@ -205,8 +211,8 @@ std::int64_t sum(const json& by, const char* field) {
 }
 
 TEST_F(NvmeRun, TheLedgerAddsUp) {
-  const ProcessResult result = train({"--json", "--nvme", "a,b", "--nvme-endurance", "1TBW,2TBW",
-                                      "--log", "log.jsonl", "--val-fraction", "0.1"});
+  const ProcessResult result = train({"--json", "--nvme", "a=1GB/s,b=1GB/s", "--nvme-endurance",
+                                      "1TBW,2TBW", "--log", "log.jsonl", "--val-fraction", "0.1"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   const json summary = test::json_lines(result.out).back();
   const json& nvme = summary["nvme"];
