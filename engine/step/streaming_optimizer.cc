@@ -14,7 +14,6 @@ using offload::Tier;
 
 namespace {
 
-constexpr std::int64_t kTileElements = 16384;
 static_assert(offload::kScaleElements == optim::kScaleElements);
 
 }  // namespace
@@ -31,7 +30,7 @@ StreamingOptimizer::StreamingOptimizer(const OptimizerParts& parts, std::vector<
       groups_(std::move(groups)),
       weight_decay_(weight_decay),
       isa_(isa),
-      tile_elements_(std::gcd(kTileElements, plan_.block_elements)),
+      tile_elements_(std::gcd(optim::kTileElements, plan_.block_elements)),
       pending_(plan_.units.size(), 0) {
   const bool deferred = plan_.update == offload::UpdateTime::deferred;
   streamed_ = {StateKind::remainder, StateKind::moment1, StateKind::moment2,

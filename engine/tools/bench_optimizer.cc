@@ -16,8 +16,6 @@ namespace {
 
 using Masters = OptimizerVariant::Masters;
 
-constexpr std::int64_t kTileElements = 16384;  // as the streaming optimizer's
-
 constexpr OptimizerVariant kVariants[] = {
     {.name = "f32-gradients"},
     {.name = "bf16-gradients", .gradient = Dtype::bf16},
@@ -117,9 +115,9 @@ void OptimizerBench::fill(const OptimizerVariant& variant, WorkerSet& workers) {
   for (const AlignedBuffer* zeros : {&moment1_, &moment2_, &scales1_, &scales2_}) {
     std::memset(zeros->data(), 0, static_cast<std::size_t>(zeros->bytes()));
   }
-  workers.parallel_for(ceil_div(elements_, kTileElements), [&](std::int64_t tile, int) {
-    const std::int64_t end = std::min(elements_, (tile + 1) * kTileElements);
-    for (std::int64_t i = tile * kTileElements; i < end; ++i) {
+  workers.parallel_for(ceil_div(elements_, optim::kTileElements), [&](std::int64_t tile, int) {
+    const std::int64_t end = std::min(elements_, (tile + 1) * optim::kTileElements);
+    for (std::int64_t i = tile * optim::kTileElements; i < end; ++i) {
       const float x = random_value(i);
       if (variant.masters == Masters::split) {
         weight_.as<bf16>()[i] = split_master(x).weight;
@@ -140,9 +138,9 @@ void OptimizerBench::fill(const OptimizerVariant& variant, WorkerSet& workers) {
 template <typename Visit>
 double OptimizerBench::time_ns(WorkerSet& workers, const Visit& visit) const {
   const auto begin = std::chrono::steady_clock::now();
-  workers.parallel_for(ceil_div(elements_, kTileElements), [&](std::int64_t tile, int) {
-    const std::int64_t first = tile * kTileElements;
-    visit(first, std::min(elements_, first + kTileElements));
+  workers.parallel_for(ceil_div(elements_, optim::kTileElements), [&](std::int64_t tile, int) {
+    const std::int64_t first = tile * optim::kTileElements;
+    visit(first, std::min(elements_, first + optim::kTileElements));
   });
   const std::chrono::duration<double, std::nano> time = std::chrono::steady_clock::now() - begin;
   return time.count() / static_cast<double>(elements_);

@@ -1,7 +1,7 @@
 // OptimizerBench: measures the optimizer's update against its floor, the same loads and stores
 // without arithmetic (optim_cpu/memory_floor.h).
 //
-// As in training, worker threads take tiles of 16,384 elements, here of the whole state in memory.
+// As in training, worker threads take tiles of 65,536 elements, here of the whole state in memory.
 // Floor and update alternate, so that what else the machine does meets both; figures are medians.
 // One thread calls; all memory is taken at construction.
 #pragma once

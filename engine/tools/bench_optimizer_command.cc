@@ -60,7 +60,7 @@ int run_bench_optimizer(const Options& options) {
   const Isa isa = parse_isa(options.isa);
   const CpuShare share = cpu_share(0, 1);
   if (!options.json) {
-    fmt::print("elements   {}, in tiles of 16,384 as training has them\nisa        {}\n\n{}",
+    fmt::print("elements   {}, in tiles of 65,536 as training has them\nisa        {}\n\n{}",
                with_separators(options.elements), name_of(isa), optimizer_bench_header());
   }
   OptimizerBench bench(options.elements, isa);
