@@ -1,11 +1,15 @@
-// Causal multi-head self-attention on packed projections, tiled: the (T, T) matrix never exists.
-//   qkv (B, T, 3C): q, k, v of every head, as GPT-2 packs them; C = heads × head_dim
-//   out (B, T, C) = softmax(q·kᵀ / sqrt(head_dim), causal) · v
+// Causal self-attention with grouped queries, tiled: the (T, T) matrix never exists.
+//   q (B·T, H·D); k, v (B·T, Hkv·D): three views, of one packed projection or of three
+//   out (B·T, H·D): of head h, softmax(scale·q·kᵀ where visible) · v, with the k and v of head
+//   h / (H / Hkv) (Ainslie et al. 2023; Hkv = H: multi-head attention, Hkv = 1: multi-query)
 // Online softmax over key tiles of fixed size (Milakov & Gimelshein 2018; Dao et al. 2022), scores
-// and statistics in f32; probabilities are rounded to the dtype of qkv before they multiply v. The
-// tile sizes are constants, so bits depend neither on threads nor on budgets. Not supported:
-// dropout, document masks, grouped queries.
+// and statistics in f32; probabilities are rounded to the dtype of q before they multiply v. Tiles
+// where nothing is visible are skipped. Every sum is over tiles in a fixed order, so bits depend
+// neither on threads nor on budgets. Not supported: dropout.
 #pragma once
+
+#include <cstdint>
+#include <optional>
 
 #include "kernels/device/device.h"
 #include "kernels/ops/view.h"
@@ -13,20 +17,43 @@
 namespace strata::ops {
 
 struct AttentionShape {
-  std::int64_t batch = 0;   // B
-  std::int64_t tokens = 0;  // T
-  std::int64_t heads = 0;   // H
-  std::int64_t head_dim = 0;
+  std::int64_t batch = 0;     // B
+  std::int64_t tokens = 0;    // T
+  std::int64_t heads = 0;     // H, a multiple of kv_heads
+  std::int64_t kv_heads = 0;  // Hkv
+  std::int64_t head_dim = 0;  // D
   std::int64_t rows() const { return batch * tokens; }
   std::int64_t channels() const { return heads * head_dim; }
+  std::int64_t kv_channels() const { return kv_heads * head_dim; }
+  std::int64_t heads_per_kv_head() const { return heads / kv_heads; }
 };
 
-// log_sum_exp (B, H, T) f32 is kept for the backward.
-void attention_forward(Stream& stream, const AttentionShape& shape, Matrix out, float* log_sum_exp,
-                       Matrix qkv);
+struct AttentionOptions {
+  std::optional<float> scale;  // of q·kᵀ, > 0; 1/sqrt(D) where none is given
+  // Query i sees the keys i - window < j <= i; 0: every j <= i.
+  std::int64_t window = 0;
+  // (B, T), device memory: the position at which each token's document starts, at most its own;
+  // earlier keys are not visible to it. Null: a sequence is one document.
+  const std::int32_t* document_starts = nullptr;
+};
 
-// dqkv (B, T, 3C). `row_dots` (B, H, T) f32 is scratch.
-void attention_backward(Stream& stream, const AttentionShape& shape, Matrix dqkv, float* row_dots,
-                        Matrix dout, Matrix qkv, Matrix out, const float* log_sum_exp);
+// q, k, v or their gradients.
+struct Qkv {
+  Matrix q;  // (B·T, H·D)
+  Matrix k;  // (B·T, Hkv·D)
+  Matrix v;  // (B·T, Hkv·D)
+};
+
+// The three parts of a packed projection (B·T, (H + 2·Hkv)·D): q of every head, then k, then v.
+Qkv unpack(const AttentionShape& shape, const Matrix& packed);
+
+// log_sum_exp (B, H, T) f32 is kept for the backward.
+void attention_forward(Stream& stream, const AttentionShape& shape, const AttentionOptions& options,
+                       Matrix out, float* log_sum_exp, const Qkv& qkv);
+
+// `gradients` are of q, k and v. `row_dots` (B, H, T) f32 is scratch.
+void attention_backward(Stream& stream, const AttentionShape& shape,
+                        const AttentionOptions& options, const Qkv& gradients, float* row_dots,
+                        Matrix dout, const Qkv& qkv, Matrix out, const float* log_sum_exp);
 
 }  // namespace strata::ops

@@ -22,6 +22,26 @@ void gelu_backward(Stream& stream, Matrix dx, Matrix dy, Matrix x) {
   as_cpu(stream).launch(kName, [=](CpuDevice& device) { cpu::gelu_backward(device, dx, dy, x); });
 }
 
+void swiglu_forward(Stream& stream, Matrix y, Matrix gate, Matrix up) {
+  constexpr const char* kName = "swiglu_forward";
+  for (const Matrix& input : {gate, up}) {
+    check_same_shape(kName, y, input);
+    check_dtype(kName, input, y.dtype);
+  }
+  as_cpu(stream).launch(kName,
+                        [=](CpuDevice& device) { cpu::swiglu_forward(device, y, gate, up); });
+}
+
+void swiglu_backward(Stream& stream, Matrix dgate, Matrix dup, Matrix dy, Matrix gate, Matrix up) {
+  constexpr const char* kName = "swiglu_backward";
+  for (const Matrix& other : {dgate, dup, gate, up}) {
+    check_same_shape(kName, dy, other);
+    check_dtype(kName, other, dy.dtype);
+  }
+  as_cpu(stream).launch(
+      kName, [=](CpuDevice& device) { cpu::swiglu_backward(device, dgate, dup, dy, gate, up); });
+}
+
 void add(Stream& stream, Matrix y, Matrix a, Matrix b) {
   constexpr const char* kName = "add";
   check_same_shape(kName, y, a);

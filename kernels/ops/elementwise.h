@@ -13,6 +13,12 @@ void gelu_forward(Stream& stream, Matrix y, Matrix x);
 // dx = dy * gelu'(x); dx may be dy.
 void gelu_backward(Stream& stream, Matrix dx, Matrix dy, Matrix x);
 
+// y = silu(gate) * up, silu(x) = x / (1 + e^-x) (Shazeer 2020); y may be gate or up. The operands
+// (M, F) may be views of the halves of one (M, 2F) projection.
+void swiglu_forward(Stream& stream, Matrix y, Matrix gate, Matrix up);
+// dgate = dy * up * silu'(gate), dup = dy * silu(gate); either may be dy, gate or up.
+void swiglu_backward(Stream& stream, Matrix dgate, Matrix dup, Matrix dy, Matrix gate, Matrix up);
+
 // y = a + b; y may be a or b.
 void add(Stream& stream, Matrix y, Matrix a, Matrix b);
 

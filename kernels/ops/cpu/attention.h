@@ -1,5 +1,5 @@
 // attention.h on the CPU: the bodies of its launches, run on the stream's thread; and the scratch
-// memory that they need of each worker.
+// memory that they need.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,24 @@
 
 namespace strata::ops::cpu {
 
-void attention_forward(CpuDevice& device, const AttentionShape& shape, const Matrix& out,
-                       float* log_sum_exp, const Matrix& qkv);
-void attention_backward(CpuDevice& device, const AttentionShape& shape, const Matrix& dqkv,
-                        float* row_dots, const Matrix& dout, const Matrix& qkv, const Matrix& out,
-                        const float* log_sum_exp);
+struct AttentionBackward {
+  Qkv gradients;
+  float* row_dots;
+  Matrix dout;
+  Qkv qkv;
+  Matrix out;
+  const float* log_sum_exp;
+};
+
+void attention_forward(CpuDevice& device, const AttentionShape& shape,
+                       const AttentionOptions& options, const Matrix& out, float* log_sum_exp,
+                       const Qkv& qkv);
+void attention_backward(CpuDevice& device, const AttentionShape& shape,
+                        const AttentionOptions& options, const AttentionBackward& operands);
 
 // Of one worker.
 std::int64_t attention_scratch_bytes(const CpuOpsLimits& limits);
+// Of one backward: the f32 sums of as many KV heads as keep the workers busy.
+std::int64_t attention_sums_bytes(const CpuOpsLimits& limits, int worker_slots);
 
 }  // namespace strata::ops::cpu

@@ -16,22 +16,28 @@ enum class ScoreFormat : std::uint8_t {
   bf16_in_f32,  // rounded to bf16, for a matmul in f32
 };
 
-// A block of q·kᵀ, (rows, cols) f32. Row r sees its first min(cols, visible + r) columns; visible
-// is at least 1. Results replace f32 rows by rows of the format that begin at the same addresses.
+// A block of q·kᵀ, (rows, cols) f32. Row r sees columns before min(cols, visible + r), of these
+// only the last `window` before visible + r if there is a window, and none before key
+// document_starts[r] if there are documents; maybe none at all. Results replace f32 rows by rows
+// of the format that begin at the same addresses.
 struct ScoreTile {
   float* scores;
   std::int64_t stride;  // f32 elements
   std::int64_t rows;
   std::int64_t cols;
-  std::int64_t visible;
-  float scale;  // of the scores, > 0
+  std::int64_t visible;                 // at least 1
+  std::int64_t window;                  // 0: none
+  std::int64_t first_key;               // of column 0
+  const std::int32_t* document_starts;  // (rows), or null
+  float scale;                          // of the scores, > 0
   ScoreFormat format;
 };
 
 struct AttentionKernels {
   // One step of the online softmax: scores become exp(scale·score - max'), 0 where not visible;
   // max (rows) becomes max' >= max, sum (rows) and out (rows, head_dim) dense are rescaled to it,
-  // and the new terms are added to sum. Starts from max = -inf, sum = 0.
+  // and the new terms are added to sum; all stay as they are where a row sees nothing. Starts from
+  // max = -inf, sum = 0.
   void (*softmax)(const ScoreTile& tile, float* max, float* sum, float* out, std::int64_t head_dim);
 
   // scores become p = exp(scale·score - log_sum_exp), and dprobabilities (same stride) become

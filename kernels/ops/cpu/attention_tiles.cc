@@ -2,7 +2,9 @@
 
 #include <cmath>
 
+#include "kernels/base/error.h"
 #include "kernels/ops/cpu/attention.h"
+#include "kernels/ops/cpu/operands.h"
 
 namespace strata::ops::cpu {
 namespace {
@@ -12,33 +14,60 @@ ScoreFormat format_of(Dtype memory, Dtype arithmetic) {
   return arithmetic == Dtype::bf16 ? ScoreFormat::bf16 : ScoreFormat::bf16_in_f32;
 }
 
+// Every query must see itself, or its softmax is over nothing.
+void check_document_starts(const AttentionShape& shape, const std::int32_t* starts) {
+  for (std::int64_t row = 0; row < shape.rows(); ++row) {
+    const std::int64_t token = row % shape.tokens;
+    STRATA_CHECK(0 <= starts[row] && starts[row] <= token,
+                 "attention: token {} of a document that starts at {}", token, starts[row]);
+  }
+}
+
 }  // namespace
 
-AttentionCall::AttentionCall(CpuDevice& device, const AttentionShape& of, Dtype dtype)
+AttentionCall::AttentionCall(CpuDevice& device, const AttentionShape& of,
+                             const AttentionOptions& options, Dtype dtype)
     : state(matmul_state(device)),
       kernels(attention_kernels(state.isa)),
       shape(of),
-      scale(static_cast<float>(1 / std::sqrt(static_cast<double>(of.head_dim)))),
+      scale(options.scale.value_or(
+          static_cast<float>(1 / std::sqrt(static_cast<double>(of.head_dim))))),
+      window(options.window),
+      document_starts(options.document_starts),
       arithmetic(state.arithmetic(dtype, state.default_arithmetic)),
-      format(format_of(dtype, arithmetic)) {}
-
-Matrix AttentionCall::head(const Matrix& matrix, std::int64_t head_index) const {
-  return block(matrix, head_index / shape.heads * shape.tokens, shape.tokens,
-               head_index % shape.heads * shape.head_dim, shape.head_dim);
+      format(format_of(dtype, arithmetic)) {
+  if (document_starts == nullptr) return;
+  annotate_read(document_starts, shape.rows() * kIdBytes);
+  check_document_starts(shape, document_starts);
 }
 
-Matrix AttentionCall::head(const Matrix& packed, std::int64_t head_index, Section section) const {
-  const std::int64_t first_col = static_cast<std::int64_t>(section) * shape.channels();
-  return head(block(packed, 0, packed.rows, first_col, shape.channels()), head_index);
+Matrix AttentionCall::head(const Matrix& matrix, std::int64_t sequence,
+                           std::int64_t head_index) const {
+  return block(matrix, sequence * shape.tokens, shape.tokens, head_index * shape.head_dim,
+               shape.head_dim);
 }
 
-ScoreTile AttentionCall::score_tile(const Matrix& scores, std::int64_t first_query,
-                                    std::int64_t first_key) const {
+std::int64_t AttentionCall::first_visible_key(std::int64_t sequence, std::int64_t first_query,
+                                              std::int64_t queries) const {
+  const std::int64_t by_window =
+      window == 0 ? 0 : std::max<std::int64_t>(0, first_query - window + 1);
+  if (document_starts == nullptr) return by_window;
+  const std::int32_t* starts = document_starts + sequence * shape.tokens + first_query;
+  return std::max<std::int64_t>(by_window, *std::min_element(starts, starts + queries));
+}
+
+ScoreTile AttentionCall::score_tile(const Matrix& scores, std::int64_t sequence,
+                                    std::int64_t first_query, std::int64_t first_key) const {
   return {.scores = static_cast<float*>(scores.data),
           .stride = scores.stride,
           .rows = scores.rows,
           .cols = scores.cols,
           .visible = first_query - first_key + 1,
+          .window = window,
+          .first_key = first_key,
+          .document_starts = document_starts == nullptr
+                                 ? nullptr
+                                 : document_starts + sequence * shape.tokens + first_query,
           .scale = scale,
           .format = format};
 }

@@ -1,5 +1,5 @@
-// What the forward and the backward of attention share: a call's constants, views of one head in
-// packed matrices, and rows of a head as operands of matmuls.
+// What the forward and the backward of attention share: a call's constants, which keys a tile of
+// queries sees, views of one head, and rows of a head as operands of matmuls.
 #pragma once
 
 #include <algorithm>
@@ -12,36 +12,33 @@
 
 namespace strata::ops::cpu {
 
-inline constexpr std::int64_t kQueryTile = 128;
-inline constexpr std::int64_t kKeyTile = 256;
-// So every query of a tile sees the first key of every key tile that it meets.
-static_assert(kKeyTile % kQueryTile == 0);
-
-enum class Section : std::uint8_t { q, k, v };  // of the columns of qkv
-
 class AttentionCall {
  public:
-  AttentionCall(CpuDevice& device, const AttentionShape& shape, Dtype dtype);
+  // Annotates and checks the document starts.
+  AttentionCall(CpuDevice& device, const AttentionShape& shape, const AttentionOptions& options,
+                Dtype dtype);
 
-  // A head is counted over the batch: batch index * heads + head.
-  std::int64_t heads() const { return shape.batch * shape.heads; }
-  // (T, head_dim) of one head in (B, T, C).
-  Matrix head(const Matrix& matrix, std::int64_t head_index) const;
-  // The same in one section of (B, T, 3C).
-  Matrix head(const Matrix& packed, std::int64_t head_index, Section section) const;
+  // (T, D) of one head of one sequence, in (B·T, heads·D).
+  Matrix head(const Matrix& matrix, std::int64_t sequence, std::int64_t head_index) const;
+  // Where its T entries begin in (B, H, T).
+  std::int64_t first_row(std::int64_t sequence, std::int64_t head_index) const {
+    return (sequence * shape.heads + head_index) * shape.tokens;
+  }
 
-  ScoreTile score_tile(const Matrix& scores, std::int64_t first_query,
+  // No query of [first, first + queries) sees a key before this one.
+  std::int64_t first_visible_key(std::int64_t sequence, std::int64_t first_query,
+                                 std::int64_t queries) const;
+  ScoreTile score_tile(const Matrix& scores, std::int64_t sequence, std::int64_t first_query,
                        std::int64_t first_key) const;
   // The matrix that a kernel left in place of these scores.
   Matrix replaced(Matrix scores) const;
 
-  std::int64_t query_tile() const { return std::min(kQueryTile, shape.tokens); }
-  std::int64_t key_tile() const { return std::min(kKeyTile, shape.tokens); }
-
   MatmulState& state;
   const AttentionKernels& kernels;
   AttentionShape shape;
-  float scale;  // of the scores
+  float scale;                          // of the scores
+  std::int64_t window;                  // 0: none
+  const std::int32_t* document_starts;  // (B, T), or null
   Dtype arithmetic;
   ScoreFormat format;
 };
@@ -65,7 +62,7 @@ class OperandRows {
   float* panel_;
 };
 
-// Scratch of one worker, for T and head_dim.
+// Scratch of one worker, for T and D.
 std::int64_t attention_forward_scratch_bytes(std::int64_t tokens, std::int64_t head_dim);
 std::int64_t attention_backward_scratch_bytes(std::int64_t tokens, std::int64_t head_dim);
 

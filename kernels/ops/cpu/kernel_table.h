@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "kernels/base/isa.h"
+#include "kernels/ops/rotary.h"
 #include "kernels/ops/view.h"
 
 namespace strata::ops::cpu {
@@ -27,9 +28,13 @@ struct ElementwiseKernels {
   using Unary = void (*)(void* y, const void* x, std::int64_t elements);
   using Binary = void (*)(void* y, const void* a, const void* b, std::int64_t elements);
   using Accumulate = void (*)(float* y, const void* x, std::int64_t elements);
+  using SwigluBackward = void (*)(void* dgate, void* dup, const void* dy, const void* gate,
+                                  const void* up, std::int64_t elements);
 
   ByDtype<Unary> gelu_forward;     // (y, x)
   ByDtype<Binary> gelu_backward;   // (dx, dy, x)
+  ByDtype<Binary> swiglu_forward;  // (y, gate, up)
+  ByDtype<SwigluBackward> swiglu_backward;
   ByDtype<Binary> add;             // y = a + b
   ByDtype<Accumulate> accumulate;  // y += x, by the dtype of x
   Unary widen;                     // y f32 = x bf16, exact
@@ -71,6 +76,52 @@ struct LayerNormKernels {
   ByDtype<ByDtype<BackwardParameters>> backward_parameters;  // the same; every row
 };
 
+struct RmsNormForward {
+  Matrix y;
+  float* rstd;
+  Matrix x;
+  Matrix weight;
+  float epsilon;
+};
+
+struct RmsNormBackward {
+  Matrix dx;
+  Into dx_into;
+  Matrix dweight;
+  Into dweight_into;
+  Matrix dy;
+  Matrix x;
+  Matrix weight;
+  const float* rstd;
+};
+
+struct RmsNormKernels {
+  using Forward = void (*)(const RmsNormForward&, std::int64_t row_begin, std::int64_t row_end);
+  using BackwardInput = void (*)(const RmsNormBackward&, std::int64_t row_begin,
+                                 std::int64_t row_end);
+  using BackwardWeight = void (*)(const RmsNormBackward&, std::int64_t column_begin,
+                                  std::int64_t column_end);
+
+  ByDtype<Forward> forward;                          // by the dtype of x
+  ByDtype<ByDtype<BackwardInput>> backward_input;    // [dtype of x][dtype of dy]
+  ByDtype<ByDtype<BackwardWeight>> backward_weight;  // the same; columns of the weight, every row
+};
+
+enum class Turn : std::uint8_t { forward, back };
+
+struct Rotary {
+  Matrix x;
+  RotaryTables tables;
+  const std::int32_t* positions;
+  Turn turn;
+};
+
+struct RotaryKernels {
+  using Rotate = void (*)(const Rotary&, std::int64_t row_begin, std::int64_t row_end);
+
+  ByDtype<Rotate> rotate;  // by the dtype of x
+};
+
 struct SoftmaxUpdate {
   float* max;
   float* sum_exp;
@@ -104,6 +155,8 @@ struct CrossEntropyKernels {
 struct KernelTable {
   const ElementwiseKernels& elementwise;
   const LayerNormKernels& layernorm;
+  const RmsNormKernels& rmsnorm;
+  const RotaryKernels& rotary;
   const CrossEntropyKernels& cross_entropy;
 };
 
@@ -114,6 +167,8 @@ const KernelTable& kernel_table(Isa isa);
   namespace isa {                                         \
   extern const ElementwiseKernels elementwise_kernels;    \
   extern const LayerNormKernels layernorm_kernels;        \
+  extern const RmsNormKernels rmsnorm_kernels;            \
+  extern const RotaryKernels rotary_kernels;              \
   extern const CrossEntropyKernels cross_entropy_kernels; \
   }
 STRATA_DECLARE_KERNELS(scalar)

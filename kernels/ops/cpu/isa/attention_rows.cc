@@ -25,9 +25,22 @@ struct StoreBf16InF32 {
   }
 };
 
-std::int64_t visible_cols(const ScoreTile& tile, std::int64_t row) {
-  const std::int64_t visible = tile.visible + row;
-  return visible < tile.cols ? visible : tile.cols;
+// Columns that a row sees: [begin, end) in [0, cols).
+struct Visible {
+  std::int64_t begin;
+  std::int64_t end;
+};
+
+Visible visible_cols(const ScoreTile& tile, std::int64_t row) {
+  const std::int64_t causal_end = tile.visible + row;
+  const std::int64_t end = causal_end < tile.cols ? causal_end : tile.cols;
+  std::int64_t begin = 0;
+  if (tile.window > 0 && begin < causal_end - tile.window) begin = causal_end - tile.window;
+  if (tile.document_starts != nullptr) {
+    const std::int64_t start = tile.document_starts[row] - tile.first_key;
+    if (begin < start) begin = start;
+  }
+  return {begin < end ? begin : end, end};
 }
 
 template <typename Element>
@@ -53,8 +66,11 @@ void softmax_rows(const ScoreTile& tile, float* max, float* sums, float* out,
     const float* scores = tile.scores + row * tile.stride;
     auto* probabilities =
         reinterpret_cast<typename Format::Element*>(tile.scores + row * tile.stride);
-    const std::int64_t visible = visible_cols(tile, row);
-    const float tile_max = largest_of(scores, visible) * tile.scale;
+    const auto [begin, end] = visible_cols(tile, row);
+    zero(probabilities, 0, begin);
+    zero(probabilities, end, tile.cols);
+    if (begin == end) continue;
+    const float tile_max = largest_of(scores + begin, end - begin) * tile.scale;
     const float new_max = max[row] > tile_max ? max[row] : tile_max;
     const float rescale = exp_of(max[row] - new_max);
 

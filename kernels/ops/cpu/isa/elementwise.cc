@@ -42,6 +42,45 @@ void gelu_backward(void* dx, const void* dy, const void* x, std::int64_t element
   });
 }
 
+// 1 / sigmoid - 1.
+STRATA_INLINE F32x16 exp_minus(const F32x16& x) {
+  return exp(min(broadcast(kExponentMax), broadcast(0) - x));
+}
+
+// silu(x) = x / (1 + e^-x).
+template <typename T>
+void swiglu_forward(void* y, const void* gate, const void* up, std::int64_t elements) {
+  const T* gates = static_cast<const T*>(gate);
+  const T* ups = static_cast<const T*>(up);
+  T* output = static_cast<T*>(y);
+  for_each_vector(elements, [&](std::int64_t i, auto lanes) {
+    const F32x16 g = load(gates + i, lanes);
+    const F32x16 silu = g / (broadcast(1.0f) + exp_minus(g));
+    store(output + i, silu * load(ups + i, lanes), lanes);
+  });
+}
+
+// With s = 1 / (1 + e), e = e^-x: silu' = s + x s (1 - s), and 1 - s = e s.
+template <typename T>
+void swiglu_backward(void* dgate, void* dup, const void* dy, const void* gate, const void* up,
+                     std::int64_t elements) {
+  const T* gradient = static_cast<const T*>(dy);
+  const T* gates = static_cast<const T*>(gate);
+  const T* ups = static_cast<const T*>(up);
+  T* gate_gradient = static_cast<T*>(dgate);
+  T* up_gradient = static_cast<T*>(dup);
+  for_each_vector(elements, [&](std::int64_t i, auto lanes) {
+    const F32x16 d = load(gradient + i, lanes);
+    const F32x16 g = load(gates + i, lanes);
+    const F32x16 u = load(ups + i, lanes);
+    const F32x16 e = exp_minus(g);
+    const F32x16 s = broadcast(1.0f) / (broadcast(1.0f) + e);
+    const F32x16 silu = g * s;
+    store(gate_gradient + i, d * u * (s + silu * (e * s)), lanes);
+    store(up_gradient + i, d * silu, lanes);
+  });
+}
+
 template <typename T>
 void add(void* y, const void* a, const void* b, std::int64_t elements) {
   const T* left = static_cast<const T*>(a);
@@ -74,6 +113,8 @@ void accumulate(float* y, const void* x, std::int64_t elements) {
 constinit const ElementwiseKernels elementwise_kernels = {
     .gelu_forward = {gelu_forward<float>, gelu_forward<bf16>},
     .gelu_backward = {gelu_backward<float>, gelu_backward<bf16>},
+    .swiglu_forward = {swiglu_forward<float>, swiglu_forward<bf16>},
+    .swiglu_backward = {swiglu_backward<float>, swiglu_backward<bf16>},
     .add = {add<float>, add<bf16>},
     .accumulate = {accumulate<float>, accumulate<bf16>},
     .widen = convert<bf16, float>,
