@@ -69,7 +69,11 @@ struct Workspace {
 };
 
 ops::AttentionShape attention_shape(const Gpt2Config& config, Batch batch) {
-  return {batch.sequences, batch.tokens, config.heads, config.head_dim()};
+  return {.batch = batch.sequences,
+          .tokens = batch.tokens,
+          .heads = config.heads,
+          .kv_heads = config.heads,
+          .head_dim = config.head_dim()};
 }
 
 void check_batch(Batch batch, Batch limits) {
@@ -99,7 +103,8 @@ void Gpt2Block::recompute(Stream& stream, Batch batch, const std::byte* weights,
                          w.vector(kLn1Bias));
   ops::linear_forward(stream, s.qkv, s.normed1, w.matrix(kAttentionInWeight),
                       w.vector(kAttentionInBias));
-  ops::attention_forward(stream, attention_shape(config_, batch), s.attended, s.log_sum_exp, s.qkv);
+  const ops::AttentionShape shape = attention_shape(config_, batch);
+  ops::attention_forward(stream, shape, {}, s.attended, s.log_sum_exp, ops::unpack(shape, s.qkv));
   ops::linear_forward(stream, s.residual, s.attended, w.matrix(kAttentionOutWeight),
                       w.vector(kAttentionOutBias));
   ops::add(stream, s.residual, s.residual, input);
@@ -149,8 +154,9 @@ void Gpt2Block::backward(Stream& stream, Batch batch, const std::byte* weights, 
                               d.dresidual, s.attended, into);
   ops::linear_backward_input(stream, d.dbranch, d.dresidual, w.matrix(kAttentionOutWeight),
                              Into::overwrite);
-  ops::attention_backward(stream, attention_shape(config_, batch), d.dqkv, d.row_dots, d.dbranch,
-                          s.qkv, s.attended, s.log_sum_exp);
+  const ops::AttentionShape shape = attention_shape(config_, batch);
+  ops::attention_backward(stream, shape, {}, ops::unpack(shape, d.dqkv), d.row_dots, d.dbranch,
+                          ops::unpack(shape, s.qkv), s.attended, s.log_sum_exp);
   ops::linear_backward_weight(stream, g.matrix(kAttentionInWeight), g.vector(kAttentionInBias),
                               d.dqkv, s.normed1, into);
   ops::linear_backward_input(stream, d.dbranch, d.dqkv, w.matrix(kAttentionInWeight),

@@ -25,7 +25,7 @@ namespace strata {
 
 class TaskThread {
  public:
-  static constexpr std::size_t kTaskCapacityBytes = 320;
+  static constexpr std::size_t kTaskCapacityBytes = 448;
   using Task = InplaceFunction<kTaskCapacityBytes>;
   enum class Drain { skip, run };
 

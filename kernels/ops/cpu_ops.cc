@@ -109,7 +109,8 @@ std::int64_t buffer_bytes(std::int64_t bytes) { return round_up(bytes, Device::k
 
 std::int64_t cpu_ops_scratch_bytes(const CpuOpsLimits& limits, int worker_slots) {
   return buffer_bytes(cpu::matmul_scratch_bytes(limits) * worker_slots) +
-         buffer_bytes(cpu::attention_scratch_bytes(limits) * worker_slots);
+         buffer_bytes(cpu::attention_scratch_bytes(limits) * worker_slots) +
+         buffer_bytes(cpu::attention_sums_bytes(limits, worker_slots));
 }
 
 void attach_cpu_ops(CpuDevice& device, Isa isa, const CpuOpsLimits& limits,

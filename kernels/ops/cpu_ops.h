@@ -40,6 +40,7 @@ struct CpuOpsLimits {
   std::int64_t rows_max = 0;         // M = B·T
   std::int64_t tokens_max = 0;       // T
   std::int64_t head_dim = 0;
+  std::int64_t heads_per_kv_head = 1;  // H / Hkv
 };
 
 // Bytes of device memory that attach_cpu_ops() takes.

@@ -9,52 +9,68 @@
 namespace strata::ops::cpu {
 namespace {
 
+constexpr std::int64_t kQueryTile = 128;
+constexpr std::int64_t kKeyTile = 256;
+
+std::int64_t query_tile(std::int64_t tokens) { return std::min(kQueryTile, tokens); }
+std::int64_t key_tile(std::int64_t tokens) { return std::min(kKeyTile, tokens); }
+
 // Attention of one tile of queries of one head, in one worker's scratch.
 class ForwardTile {
  public:
-  ForwardTile(const AttentionCall& call, int worker, ScratchFrame scratch)
-      : call_(call),
-        worker_(worker),
-        scratchpad_(scratch.take<std::byte>(kGemmScratchpadBytes)),
-        scores_(scratch.take<float>(panel_elements(call.query_tile(), call.key_tile()))),
-        weighted_(scratch.take<float>(call.query_tile() * call.shape.head_dim)),
-        max_(scratch.take<float>(call.query_tile())),
-        sum_(scratch.take<float>(call.query_tile())),
-        q_(call, scratch, call.query_tile()),
-        k_(call, scratch, call.key_tile()),
-        v_(call, scratch, call.key_tile()) {}
+  ForwardTile(const AttentionCall& call, int worker)
+      : ForwardTile(call, worker, call.state.attention_scratch.frame(worker)) {}
 
-  void run(const Matrix& out, float* log_sum_exp, const Matrix& qkv, std::int64_t head,
-           std::int64_t first_query) const {
+  void run(const Matrix& out, float* log_sum_exp, const Qkv& qkv, std::int64_t sequence,
+           std::int64_t head, std::int64_t first_query) const {
+    const std::int64_t cols = call_.shape.head_dim;
     const std::int64_t queries = std::min(kQueryTile, call_.shape.tokens - first_query);
-    const std::int64_t keys_end = first_query + queries;
-    const Matrix q = q_.load(call_.head(qkv, head, Section::q), first_query, queries);
-    const Matrix weighted = Matrix::dense(weighted_, Dtype::f32, queries, call_.shape.head_dim);
-    std::fill_n(weighted_, queries * call_.shape.head_dim, 0.0f);
+    const std::int64_t kv_head = head / call_.shape.heads_per_kv_head();
+    const Matrix all_k = call_.head(qkv.k, sequence, kv_head);
+    const Matrix all_v = call_.head(qkv.v, sequence, kv_head);
+    const Matrix q = q_.load(call_.head(qkv.q, sequence, head), first_query, queries);
+    const Matrix weighted = Matrix::dense(weighted_, Dtype::f32, queries, cols);
+    std::fill_n(weighted_, queries * cols, 0.0f);
     std::fill_n(max_, queries, -std::numeric_limits<float>::infinity());
     std::fill_n(sum_, queries, 0.0f);
 
-    for (std::int64_t first_key = 0; first_key < keys_end; first_key += kKeyTile) {
+    const std::int64_t keys_end = first_query + queries;
+    const std::int64_t first_visible = call_.first_visible_key(sequence, first_query, queries);
+    for (std::int64_t first_key = first_visible / kKeyTile * kKeyTile; first_key < keys_end;
+         first_key += kKeyTile) {
       const std::int64_t keys = std::min(kKeyTile, keys_end - first_key);
-      const Matrix k = k_.load(call_.head(qkv, head, Section::k), first_key, keys);
-      const Matrix v = v_.load(call_.head(qkv, head, Section::v), first_key, keys);
+      const Matrix k = k_.load(all_k, first_key, keys);
+      const Matrix v = v_.load(all_v, first_key, keys);
       const Matrix scores = panel_matrix(scores_, queries, keys);
       multiply(scores, {q}, {k, Layout::transposed}, Into::overwrite);
-      call_.kernels.softmax(call_.score_tile(scores, first_query, first_key), max_, sum_, weighted_,
-                            weighted.cols);
+      call_.kernels.softmax(call_.score_tile(scores, sequence, first_query, first_key), max_, sum_,
+                            weighted_, cols);
       multiply(weighted, {call_.replaced(scores)}, {v}, Into::add);
     }
 
     call_.kernels.scale[out.dtype](
-        block(call_.head(out, head), first_query, queries, 0, weighted.cols), weighted_, 1.0f,
+        block(call_.head(out, sequence, head), first_query, queries, 0, cols), weighted_, 1.0f,
         sum_);
-    float* log_sums = log_sum_exp + head * call_.shape.tokens + first_query;
+    float* log_sums = log_sum_exp + call_.first_row(sequence, head) + first_query;
     for (std::int64_t i = 0; i < queries; ++i) {
       log_sums[i] = static_cast<float>(max_[i] + std::log(static_cast<double>(sum_[i])));
     }
   }
 
  private:
+  ForwardTile(const AttentionCall& call, int worker, ScratchFrame scratch)
+      : call_(call),
+        worker_(worker),
+        scratchpad_(scratch.take<std::byte>(kGemmScratchpadBytes)),
+        scores_(scratch.take<float>(
+            panel_elements(query_tile(call.shape.tokens), key_tile(call.shape.tokens)))),
+        weighted_(scratch.take<float>(query_tile(call.shape.tokens) * call.shape.head_dim)),
+        max_(scratch.take<float>(query_tile(call.shape.tokens))),
+        sum_(scratch.take<float>(query_tile(call.shape.tokens))),
+        q_(call, scratch, query_tile(call.shape.tokens)),
+        k_(call, scratch, key_tile(call.shape.tokens)),
+        v_(call, scratch, key_tile(call.shape.tokens)) {}
+
   void multiply(const Matrix& c, const Factor& a, const Factor& b, Into into) const {
     run_gemm(call_.state.gemms, worker_, scratchpad_, c, a, b, into);
   }
@@ -74,8 +90,8 @@ class ForwardTile {
 }  // namespace
 
 std::int64_t attention_forward_scratch_bytes(std::int64_t tokens, std::int64_t head_dim) {
-  const std::int64_t queries = std::min(kQueryTile, tokens);
-  const std::int64_t keys = std::min(kKeyTile, tokens);
+  const std::int64_t queries = query_tile(tokens);
+  const std::int64_t keys = key_tile(tokens);
   return scratch_bytes<std::byte>(kGemmScratchpadBytes) +
          scratch_bytes<float>(panel_elements(queries, keys)) +
          scratch_bytes<float>(queries * head_dim) + 2 * scratch_bytes<float>(queries) +
@@ -83,18 +99,24 @@ std::int64_t attention_forward_scratch_bytes(std::int64_t tokens, std::int64_t h
          2 * OperandRows::scratch_bytes_of(keys, head_dim);
 }
 
-void attention_forward(CpuDevice& device, const AttentionShape& shape, const Matrix& out,
-                       float* log_sum_exp, const Matrix& qkv) {
-  annotate_read(qkv);
+void attention_forward(CpuDevice& device, const AttentionShape& shape,
+                       const AttentionOptions& options, const Matrix& out, float* log_sum_exp,
+                       const Qkv& qkv) {
+  annotate_read(qkv.q);
+  annotate_read(qkv.k);
+  annotate_read(qkv.v);
   annotate_write(out);
   annotate_write(log_sum_exp, shape.heads * shape.rows() * kF32Bytes);
 
-  const AttentionCall call(device, shape, qkv.dtype);
-  const std::int64_t tiles_per_head = ceil_div(shape.tokens, kQueryTile);
-  device.workers().parallel_for(call.heads() * tiles_per_head, [&](std::int64_t tile, int worker) {
-    const std::int64_t first_query = tile % tiles_per_head * kQueryTile;
-    ForwardTile(call, worker, call.state.attention_scratch.frame(worker))
-        .run(out, log_sum_exp, qkv, tile / tiles_per_head, first_query);
+  const AttentionCall call(device, shape, options, qkv.q.dtype);
+  const std::int64_t heads = shape.batch * shape.heads;
+  const std::int64_t tiles = ceil_div(shape.tokens, kQueryTile);
+  // Late queries see most keys: they go first, and the short ones fill the end.
+  device.workers().parallel_for(heads * tiles, [&](std::int64_t index, int worker) {
+    const std::int64_t head = index % heads;
+    const std::int64_t tile = tiles - 1 - index / heads;
+    ForwardTile(call, worker)
+        .run(out, log_sum_exp, qkv, head / shape.heads, head % shape.heads, tile * kQueryTile);
   });
 }
 

@@ -15,7 +15,9 @@ MatmulState::MatmulState(CpuDevice& device, Isa isa, const CpuOpsLimits& limits,
       matmul_scratch(device, "matmul scratch", matmul_scratch_bytes(limits),
                      device.workers().worker_slots()),
       attention_scratch(device, "attention scratch", attention_scratch_bytes(limits),
-                        device.workers().worker_slots()) {}
+                        device.workers().worker_slots()),
+      attention_sums(device.allocate(
+          "attention gradients", attention_sums_bytes(limits, device.workers().worker_slots()))) {}
 
 Dtype MatmulState::arithmetic(Dtype operands, Dtype chosen) {
   const bool bf16 = operands == Dtype::bf16 && chosen == Dtype::bf16 && gemms.multiplies_bf16();

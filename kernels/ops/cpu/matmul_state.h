@@ -2,12 +2,14 @@
 // holds how each shape is multiplied, the compiled matmuls, and the workers' scratch memory.
 //
 // Written before the first op only (attach_cpu_ops(), set_matmul_choices()). Ops of several streams
-// then use it at once: the cache locks, and a worker's scratch belongs to the tile that it runs.
+// then use it at once: the cache locks, a worker's scratch belongs to the tile that it runs, and
+// backward passes of attention take turns with the sums that their workers share.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "kernels/ops/cpu/gemm.h"
@@ -31,6 +33,8 @@ struct MatmulState : OpState {
   GemmCache gemms;
   WorkerScratch matmul_scratch;
   WorkerScratch attention_scratch;
+  DeviceBuffer attention_sums;
+  std::mutex attention_sums_turn;
 };
 
 // attach_cpu_ops() attaches nothing else.

@@ -67,21 +67,23 @@ void softmax_rows(const ScoreTile& tile, float* max, float* sums, float* out,
     auto* probabilities =
         reinterpret_cast<typename Format::Element*>(tile.scores + row * tile.stride);
     const auto [begin, end] = visible_cols(tile, row);
-    zero(probabilities, 0, begin);
-    zero(probabilities, end, tile.cols);
-    if (begin == end) continue;
+    if (begin == end) {
+      zero(probabilities, 0, tile.cols);
+      continue;
+    }
     const float tile_max = largest_of(scores + begin, end - begin) * tile.scale;
     const float new_max = max[row] > tile_max ? max[row] : tile_max;
     const float rescale = exp_of(max[row] - new_max);
 
     const F32x16 shift = broadcast(new_max);
     F32x16 sum_lanes = broadcast(0.0f);
-    for_each_vector(visible, [&](std::int64_t i, auto part) {
-      const F32x16 p = exp(load(scores + i, part, kMinusInfinity) * scale - shift);
+    for_each_vector(end - begin, [&](std::int64_t i, auto part) {
+      const F32x16 p = exp(load(scores + begin + i, part, kMinusInfinity) * scale - shift);
       sum_lanes = sum_lanes + p;
-      Format::put(probabilities + i, p, part);
+      Format::put(probabilities + begin + i, p, part);
     });
-    zero(probabilities, visible, tile.cols);
+    zero(probabilities, 0, begin);
+    zero(probabilities, end, tile.cols);
 
     max[row] = new_max;
     sums[row] = sums[row] * rescale + sum(sum_lanes);
@@ -103,17 +105,19 @@ void softmax_backward_rows(const ScoreTile& tile, float* dprobabilities, const f
     const float* gradients = dprobabilities + row * tile.stride;
     auto* p_row = reinterpret_cast<Element*>(tile.scores + row * tile.stride);
     auto* ds_row = reinterpret_cast<Element*>(dprobabilities + row * tile.stride);
-    const std::int64_t visible = visible_cols(tile, row);
+    const auto [begin, end] = visible_cols(tile, row);
     const F32x16 shift = broadcast(log_sum_exp[row]);
     const F32x16 dot = broadcast(row_dots[row]);
-    for_each_vector(visible, [&](std::int64_t i, auto part) {
-      const F32x16 p = exp(load(scores + i, part) * scale - shift);
-      const F32x16 ds = p * (load(gradients + i, part) - dot);
-      Format::put(p_row + i, p, part);
-      Format::put(ds_row + i, ds, part);
+    for_each_vector(end - begin, [&](std::int64_t i, auto part) {
+      const F32x16 p = exp(load(scores + begin + i, part) * scale - shift);
+      const F32x16 ds = p * (load(gradients + begin + i, part) - dot);
+      Format::put(p_row + begin + i, p, part);
+      Format::put(ds_row + begin + i, ds, part);
     });
-    zero(p_row, visible, tile.cols);
-    zero(ds_row, visible, tile.cols);
+    for (Element* results : {p_row, ds_row}) {
+      zero(results, 0, begin);
+      zero(results, end, tile.cols);
+    }
   }
 }
 
