@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes tests/models/rotary_goldens.h: frequencies, cosines and sines of rotary embeddings as
-transformers' Llama model computes them, for every kind of scaling. clang-format wraps what it writes.
+transformers' Llama model computes them, for every kind of scaling.
 
 The configurations are those of tests/models/rotary_tables_test.cc. Needs torch and transformers.
 """
@@ -48,7 +48,8 @@ def main():
              "// cos and sin: a row for each position.",
              "struct Rotary {", "  float attention_factor;", "  std::vector<float> frequencies;",
              "  std::vector<float> cos;", "  std::vector<float> sin;", "};", "",
-             "inline constexpr int kRotaryPositions[] = {" + ", ".join(map(str, POSITIONS)) + "};"]
+             "inline constexpr int kRotaryPositions[] = {" + ", ".join(map(str, POSITIONS)) + "};",
+             "", "// clang-format off"]
     for name, (head_dim, theta, scaling) in CONFIGS.items():
         config = transformers.LlamaConfig(
             hidden_size=2 * head_dim, num_attention_heads=2, head_dim=head_dim,
@@ -60,7 +61,7 @@ def main():
                   f"    .attention_factor = {float(rotary.attention_scaling)!r}f,"]
         lines += array("frequencies", rotary.inv_freq)
         lines += array("cos", cos[0, :, :half]) + array("sin", sin[0, :, :half]) + ["};"]
-    lines += ["", "}  // namespace strata::models::goldens"]
+    lines += ["// clang-format on", "", "}  // namespace strata::models::goldens"]
     root = pathlib.Path(__file__).resolve().parent.parent
     (root / "tests/models/rotary_goldens.h").write_text("\n".join(lines) + "\n")
 
