@@ -109,15 +109,15 @@ void attention_forward(CpuDevice& device, const AttentionShape& shape,
   annotate_write(log_sum_exp, shape.heads * shape.rows() * kF32Bytes);
 
   const AttentionCall call(device, shape, options, qkv.q.dtype);
-  const std::int64_t heads = shape.batch * shape.heads;
   const std::int64_t tiles = ceil_div(shape.tokens, kQueryTile);
-  // Late queries see most keys: they go first, and the short ones fill the end.
-  device.workers().parallel_for(heads * tiles, [&](std::int64_t index, int worker) {
-    const std::int64_t head = index % heads;
-    const std::int64_t tile = tiles - 1 - index / heads;
-    ForwardTile(call, worker)
-        .run(out, log_sum_exp, qkv, head / shape.heads, head % shape.heads, tile * kQueryTile);
-  });
+  device.workers().parallel_for(
+      shape.batch * shape.heads * tiles, [&](std::int64_t index, int worker) {
+        const std::int64_t head = index / tiles;
+        // Late queries see most keys: they go first, and the short ones fill the end.
+        const std::int64_t tile = tiles - 1 - index % tiles;
+        ForwardTile(call, worker)
+            .run(out, log_sum_exp, qkv, head / shape.heads, head % shape.heads, tile * kQueryTile);
+      });
 }
 
 }  // namespace strata::ops::cpu

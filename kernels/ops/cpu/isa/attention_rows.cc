@@ -56,7 +56,7 @@ float largest_of(const float* x, std::int64_t elements) {
   return largest(largest_lanes);
 }
 
-float exp_of(float x) { return sum(exp(broadcast(x)) * broadcast(1.0f / kLanes)); }
+float exp_of(float x) { return exp(broadcast(x)).part[0][0]; }
 
 template <typename Format>
 void softmax_rows(const ScoreTile& tile, float* max, float* sums, float* out,

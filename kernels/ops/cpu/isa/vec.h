@@ -157,23 +157,19 @@ STRATA_INLINE void for_each_vector(std::int64_t elements, Body body) {
 
 // ---- across lanes, in a fixed tree: l with l + 8, then l + 4, l + 2, l + 1
 
+template <typename Combine>
+STRATA_INLINE float reduce(const F32x16& x, Combine combine) {
+  using F32x4 [[gnu::vector_size(16)]] = float;
+  F32x4 quarter[4];
+  __builtin_memcpy(quarter, &x, sizeof quarter);
+  const F32x4 y = combine(combine(quarter[0], quarter[2]), combine(quarter[1], quarter[3]));
+  return combine(combine(y[0], y[2]), combine(y[1], y[3]));
+}
 STRATA_INLINE float sum(const F32x16& x) {
-  float lanes[kLanes];
-  store(lanes, x);
-  for (int half = kLanes / 2; half > 0; half /= 2) {
-    for (int i = 0; i < half; ++i) lanes[i] += lanes[i + half];
-  }
-  return lanes[0];
+  return reduce(x, [](auto a, auto b) { return a + b; });
 }
 STRATA_INLINE float largest(const F32x16& x) {
-  float lanes[kLanes];
-  store(lanes, x);
-  for (int half = kLanes / 2; half > 0; half /= 2) {
-    for (int i = 0; i < half; ++i) {
-      lanes[i] = lanes[i] > lanes[i + half] ? lanes[i] : lanes[i + half];
-    }
-  }
-  return lanes[0];
+  return reduce(x, [](auto a, auto b) { return a > b ? a : b; });
 }
 
 // ---- functions
