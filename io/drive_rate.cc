@@ -14,6 +14,7 @@
 #include "io/scratch_file.h"
 #include "kernels/base/budget.h"
 #include "kernels/base/bytes.h"
+#include "kernels/base/split_mix.h"
 
 namespace strata::io {
 namespace {
@@ -25,17 +26,6 @@ constexpr std::chrono::milliseconds kTimeMax{600};  // of writing, and of readin
 // What a drive does at first is not counted where it goes on for longer: a limit on bandwidth (a
 // control group's, a virtual drive's) lets a burst pass before it holds.
 constexpr std::chrono::milliseconds kBurstTime{100};
-
-// Numbers that no drive can compress (the finalizer of splitmix64).
-void fill_at_random(AlignedSpan span) {
-  auto* words = span.as<std::uint64_t>();
-  for (std::int64_t i = 0; i < span.bytes() / 8; ++i) {
-    std::uint64_t x = static_cast<std::uint64_t>(i + 1) * 0x9E3779B97F4A7C15u;
-    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
-    x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
-    words[i] = x ^ (x >> 31);
-  }
-}
 
 struct Passage {
   std::int64_t bytes = 0;  // all of them
@@ -90,7 +80,8 @@ double measure_drive_rate(const std::string& directory, const DriveRateOptions& 
                         nullptr);
   Budget budget("drive measurement", kWaveBytesMax);
   const AlignedBuffer buffer(budget, "waves", kWaveBytesMax);
-  fill_at_random(buffer.span());
+  // What no drive can compress.
+  std::generate_n(buffer.as<std::uint64_t>(), buffer.bytes() / 8, SplitMix64());
   const Passage written = move(storage, Operation::write, buffer.span(), bytes);
   const Passage read = move(storage, Operation::read, buffer.span(), written.bytes);
   return 2 / (1 / written.bytes_per_second + 1 / read.bytes_per_second);

@@ -7,20 +7,13 @@
 
 #include "kernels/base/bytes.h"
 #include "kernels/base/error.h"
+#include "kernels/base/split_mix.h"
 
 namespace strata::io {
 namespace {
 
 constexpr std::size_t kEventsReserved = 1024;  // more than any storage has in flight
 constexpr std::uint64_t kDrawsPerRequest = 4;
-
-// splitmix64 (Steele, Lea, Flood 2014).
-std::uint64_t mix(std::uint64_t seed, std::uint64_t number) {
-  std::uint64_t z = seed + (number + 1) * 0x9E3779B97F4A7C15u;
-  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-  return z ^ (z >> 31);
-}
 
 std::int64_t below(std::int64_t limit, std::uint64_t random) {
   return static_cast<std::int64_t>(random % static_cast<std::uint64_t>(limit));
@@ -212,8 +205,9 @@ std::chrono::microseconds FaultEngine::delay(std::int64_t request, Draw what) co
 }
 
 std::uint64_t FaultEngine::draw(std::int64_t request, Draw what) const {
-  return mix(rules_.seed, static_cast<std::uint64_t>(request) * kDrawsPerRequest +
-                              static_cast<std::uint64_t>(what));
+  const std::uint64_t before =
+      static_cast<std::uint64_t>(request) * kDrawsPerRequest + static_cast<std::uint64_t>(what);
+  return SplitMix64{rules_.seed + before * SplitMix64::kGamma}();
 }
 
 }  // namespace strata::io

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "kernels/base/error.h"
+#include "kernels/base/split_mix.h"
 #include "optim_cpu/isa/functions.h"
 #include "optim_cpu/isa_select.h"
 
@@ -42,20 +43,12 @@ UpdateConstants constants_of(const StepSettings& settings, const BiasCorrection&
   };
 }
 
-// One step of the generator SplitMix64 (Steele, Lea & Flood 2014).
-std::uint64_t mix(std::uint64_t x) {
-  x += 0x9E3779B97F4A7C15u;
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
-  return x ^ (x >> 31);
-}
-
 // Of the elements whose index in the unit has the upper half `index_high`.
 void set_rounding_key(UpdateConstants& constants, const StepSettings& settings, std::uint64_t unit,
                       std::uint64_t index_high) {
-  std::uint64_t key = mix(settings.seed);
+  std::uint64_t key = SplitMix64{settings.seed}();
   for (const std::uint64_t word : {static_cast<std::uint64_t>(settings.step), unit, index_high}) {
-    key = mix(key ^ word);
+    key = SplitMix64{key ^ word}();
   }
   constants.rounding_key[0] = static_cast<std::uint32_t>(key);
   constants.rounding_key[1] = static_cast<std::uint32_t>(key >> 32);

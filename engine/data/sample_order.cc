@@ -1,28 +1,21 @@
 #include "engine/data/sample_order.h"
 
 #include "kernels/base/error.h"
+#include "kernels/base/split_mix.h"
 
 namespace strata::engine {
 namespace {
 
 constexpr int kRounds = 8;  // 4 suffice for wide halves (Luby & Rackoff 1988); small ones need more
 
-// SplitMix64's increment and finaliser (Steele, Lea & Flood 2014).
-constexpr std::uint64_t kGoldenGamma = 0x9E3779B97F4A7C15u;
-std::uint64_t mix(std::uint64_t x) {
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
-  return x ^ (x >> 31);
-}
-
 // A permutation of [0, 2^(2 * half_bits)).
 std::uint64_t permute(std::uint64_t x, int half_bits, std::uint64_t key) {
   const std::uint64_t mask = (std::uint64_t{1} << half_bits) - 1;
   std::uint64_t left = x >> half_bits;
   std::uint64_t right = x & mask;
-  for (int round = 1; round <= kRounds; ++round) {
-    const std::uint64_t round_key = mix(key + static_cast<std::uint64_t>(round) * kGoldenGamma);
-    const std::uint64_t next = left ^ (mix(round_key ^ right) & mask);
+  SplitMix64 round_keys{key};
+  for (int round = 0; round < kRounds; ++round) {
+    const std::uint64_t next = left ^ (SplitMix64::finish(round_keys() ^ right) & mask);
     left = right;
     right = next;
   }
@@ -40,7 +33,8 @@ SampleOrder::SampleOrder(std::int64_t samples, std::uint64_t seed)
 std::int64_t SampleOrder::at(std::int64_t position) const {
   STRATA_CHECK(position >= 0, "position {}", position);
   const auto epoch_number = static_cast<std::uint64_t>(epoch(position));
-  const std::uint64_t key = mix(mix(seed_ + kGoldenGamma) + epoch_number * kGoldenGamma);
+  const std::uint64_t key =
+      SplitMix64::finish(SplitMix64{seed_}() + epoch_number * SplitMix64::kGamma);
   auto sample = static_cast<std::uint64_t>(position % samples_);
   do {
     sample = permute(sample, half_bits_, key);

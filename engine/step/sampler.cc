@@ -9,15 +9,9 @@ namespace strata::engine {
 
 Sampler::Sampler(Trainer& trainer, std::int64_t vocabulary, std::int64_t seq_len,
                  std::uint64_t seed)
-    : trainer_(trainer), vocabulary_(vocabulary), seq_len_(seq_len), state_(seed) {}
+    : trainer_(trainer), vocabulary_(vocabulary), seq_len_(seq_len), random_{seed} {}
 
-// SplitMix64 (Steele, Lea & Flood 2014), 53 bits.
-double Sampler::uniform() {
-  std::uint64_t z = (state_ += 0x9E3779B97F4A7C15u);
-  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-  return static_cast<double>((z ^ (z >> 31)) >> 11) * 0x1p-53;
-}
+double Sampler::uniform() { return static_cast<double>(random_() >> 11) * 0x1p-53; }
 
 std::int32_t Sampler::pick(std::span<const float> logits) {
   candidates_.clear();

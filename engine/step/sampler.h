@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/step/trainer.h"
+#include "kernels/base/split_mix.h"
 
 namespace strata::engine {
 
@@ -30,7 +31,7 @@ class Sampler {
   Trainer& trainer_;
   std::int64_t vocabulary_;
   std::int64_t seq_len_;
-  std::uint64_t state_;
+  SplitMix64 random_;
   std::vector<std::pair<float, std::int32_t>> candidates_;
 };
 

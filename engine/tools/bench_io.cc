@@ -9,6 +9,7 @@
 #include "io/transfer.h"
 #include "kernels/base/bytes.h"
 #include "kernels/base/error.h"
+#include "kernels/base/split_mix.h"
 #include "kernels/base/trace.h"
 #include "offload/store/checksum.h"
 
@@ -25,18 +26,6 @@ double cpu_seconds() {
   rusage usage{};
   STRATA_CHECK(::getrusage(RUSAGE_SELF, &usage) == 0);
   return seconds_of(usage.ru_utime) + seconds_of(usage.ru_stime);
-}
-
-// SplitMix64 (Steele, Lea, Flood 2014).
-void fill_random(AlignedSpan span) {
-  std::uint64_t state = 0;
-  std::uint64_t* words = span.as<std::uint64_t>();
-  for (std::int64_t i = 0; i < span.bytes() / 8; ++i) {
-    std::uint64_t z = (state += 0x9E3779B97F4A7C15u);
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-    words[i] = z ^ (z >> 31);
-  }
 }
 
 // Seeded with the place, as in the store, so that data from another place is noticed.
@@ -88,7 +77,7 @@ IoBench::IoBench(io::Storage& storage, const IoBenchOptions& options)
       budget_("benchmark memory", round_up(options.memory_bytes, kPageBytes)),
       memory_(budget_, "blocks", options.memory_bytes),
       checksums_(static_cast<std::size_t>(storage.capacity_bytes() / options.granule_bytes)) {
-  fill_random(memory_.span());
+  std::generate_n(memory_.as<std::uint64_t>(), memory_.bytes() / 8, SplitMix64());
   storage_.register_memory(memory_.span());
 }
 
