@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -71,16 +70,15 @@ Prepared prepare(const Options& options, const comm::Communicator& comm) {
   return prepared;
 }
 
-// What has to be the same on every rank: all options but those that each may choose for itself.
-std::string shared_settings(const Options& options, const TrainingData& data) {
-  static constexpr std::array<std::string_view, 7> kOfARank = {
-      "nvme", "log", "trace", "threads", "device-memory", "host-memory", "place"};
-  std::string text = fmt::format("{} {}\n", data.train_samples, data.validation_samples);
+// What has to be the same on every rank.
+std::vector<SharedSetting> shared_settings(const Options& options, const TrainingData& data) {
+  std::vector<SharedSetting> settings;
   for (const OptionSpec& spec : option_list()) {
-    if (std::find(kOfARank.begin(), kOfARank.end(), spec.name) != kOfARank.end()) continue;
-    text += fmt::format("{} {}\n", spec.name, spec.get(options));
+    if (!spec.of_a_rank) settings.push_back({"--" + spec.name, spec.get(options)});
   }
-  return text;
+  settings.push_back({"number of sequences in its data",
+                      fmt::format("{} {}", data.train_samples, data.validation_samples)});
+  return settings;
 }
 
 // "label      line\n", further lines below the first.
@@ -151,6 +149,7 @@ int run_train(const Options& options, Ranks& ranks, std::chrono::steady_clock::t
   const InterruptWatch interrupts(ranks.failure);
   // A rank that shares its host keeps to its cores, so that its memory is next to them.
   if (comm.topology().local_world_size > 1) stay_on(prepared.setup.cpus);
+  spread_memory();
   Session session(prepared.setup, comm, ranks.failure);
   std::optional<RunLog> log;
   std::optional<Progress> progress;

@@ -202,6 +202,23 @@ bool stay_on(const std::vector<int>& cpus) {
   return ::sched_setaffinity(0, sizeof(mask), &mask) == 0;
 }
 
+int spread_memory() {
+  const Topology topology;
+  const std::unique_ptr<hwloc_bitmap_s, decltype(&::hwloc_bitmap_free)> cpus(::hwloc_bitmap_alloc(),
+                                                                             &::hwloc_bitmap_free);
+  const std::unique_ptr<hwloc_bitmap_s, decltype(&::hwloc_bitmap_free)> nodes(
+      ::hwloc_bitmap_alloc(), &::hwloc_bitmap_free);
+  for (const int cpu : allowed_cpus()) {
+    ::hwloc_bitmap_set(cpus.get(), static_cast<unsigned>(cpu));
+  }
+  ::hwloc_cpuset_to_nodeset(topology.get(), cpus.get(), nodes.get());
+  const int count = ::hwloc_bitmap_weight(nodes.get());
+  if (count <= 1) return count;
+  const int refused = ::hwloc_set_membind(topology.get(), nodes.get(), HWLOC_MEMBIND_INTERLEAVE,
+                                          HWLOC_MEMBIND_THREAD | HWLOC_MEMBIND_BYNODESET);
+  return refused == 0 ? count : 0;
+}
+
 std::int64_t available_memory_bytes() {
   const std::int64_t machine_bytes = proc_bytes("/proc/meminfo", "MemAvailable:");
   const std::int64_t room_bytes = ControlGroups().memory_room_bytes().value_or(machine_bytes);

@@ -1,8 +1,10 @@
 #include "kernels/base/machine.h"
 
 #include <gtest/gtest.h>
+#include <linux/mempolicy.h>
 #include <sched.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -121,6 +123,26 @@ TEST(UndoDefaultBinding, LeavesOtherProcessesAlone) {
   EXPECT_TRUE(true_in_bound_rank([&] {
     ::unsetenv("OMPI_COMM_WORLD_SIZE");
     return undo_default_binding().empty() && allowed_cpus().size() == 1;
+  }));
+}
+
+// hwloc is told of two nodes of one processor each; the system has at least the first.
+TEST(Machine, MemoryIsDealtToTheNodesOfTheProcessors) {
+  const std::vector<int> cpus = allowed_cpus();
+  if (cpus.size() < 2 || cpus[0] != 0 || cpus[1] != 1) GTEST_SKIP() << "needs processors 0 and 1";
+  const auto policy_after = [](const char* machine) {
+    ::setenv("HWLOC_SYNTHETIC", machine, 1);
+    ::setenv("HWLOC_THISSYSTEM", "1", 1);
+    const int nodes = spread_memory();
+    int policy = -1;
+    ::syscall(SYS_get_mempolicy, &policy, nullptr, 0, nullptr, 0);
+    return std::pair(nodes, policy);
+  };
+  EXPECT_TRUE(true_in_child([&] {
+    return policy_after("numa:2 core:1 pu:1") == std::pair(2, static_cast<int>(MPOL_INTERLEAVE));
+  }));
+  EXPECT_TRUE(true_in_child([&] {
+    return policy_after("numa:1 core:2 pu:1") == std::pair(1, static_cast<int>(MPOL_DEFAULT));
   }));
 }
 
