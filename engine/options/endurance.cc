@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "engine/options/count_text.h"
 #include "kernels/base/error.h"
 
 namespace strata::engine {
@@ -40,8 +41,9 @@ std::vector<std::int64_t> parse_endurance(std::string_view text, std::size_t dir
   }
   if (values.size() == 1) values.resize(directories, values.front());
   if (!values.empty() && values.size() != directories) {
-    throw_error<ConfigError>("{} values for {} directories; give one for all, or one for each",
-                             values.size(), directories);
+    throw_error<ConfigError>(
+        "{} values for {}; give one for all, or one for each", values.size(),
+        count_text(static_cast<std::int64_t>(directories), "directory", "directories"));
   }
   return values;
 }

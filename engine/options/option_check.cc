@@ -77,7 +77,10 @@ void check_tiers(const Options& o) {
   require_at_least("device-memory", o.device_memory, std::int64_t{1});
   require_at_least("host-memory", o.host_memory, std::int64_t{1});
   require_at_least("prefetch", o.prefetch, 0);
-  require_at_least("chunk-size", o.chunk_size, kMiB);
+  if (o.chunk_size && *o.chunk_size < kMiB) {
+    throw_error<ConfigError>("--chunk-size is {}, but must be at least {}",
+                             format_bytes(*o.chunk_size), format_bytes(kMiB));
+  }
   check_nvme(o);
 }
 

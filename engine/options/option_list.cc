@@ -55,21 +55,30 @@ void add_tiers(ListBuilder& list) {
            choice_field({"auto", "cpu", "cuda"}, &Options::device), {"accelerator"});
   list.add("device-memory",
            "Hard budget of the device memory of each rank; on the cpu device this is RAM too",
-           size_field(&Options::device_memory), {"gpu_memory"});
+           size_field(&Options::device_memory), {"gpu_memory"})
+      .of_a_rank = true;
   list.add("host-memory", "Hard budget of pinned host memory per machine, divided over its ranks",
-           size_field(&Options::host_memory), {"cpu_memory"});
-  list.add("nvme",
-           "Directories for the state that fits no memory, one for each drive, with the bandwidth "
-           "of each or it is measured; without it, the folder of --run",
-           text_field("DIR[=7GB/s],...", &Options::nvme),
-           {"nvme_path", "nvme_offload_dir", "offload_folder"})
-      .used_by = {CommandKind::train, CommandKind::plan, CommandKind::doctor,
+           size_field(&Options::host_memory), {"cpu_memory"})
+      .of_a_rank = true;
+  OptionSpec& nvme =
+      list.add("nvme",
+               "Directories for the state that fits no memory, one for each drive, with the "
+               "bandwidth of each or it is measured; without it, the folder of --run",
+               text_field("DIR[=7GB/s],...", &Options::nvme),
+               {"nvme_path", "nvme_offload_dir", "offload_folder"});
+  nvme.used_by = {CommandKind::train, CommandKind::plan, CommandKind::doctor,
                   CommandKind::bench_io};
-  list.add(
-      "place",
-      "Tiers (device, host, nvme) of kinds of state (weights, remainder, moments, gradients, or "
-      "all for those not named), such as weights=host,moments=nvme; the plan chooses the rest",
-      text_field("KIND=TIER,...", &Options::place));
+  nvme.help_of = {{CommandKind::doctor, "Directories to look at, one for each drive"},
+                  {CommandKind::bench_io,
+                   "Directories to measure, one for each drive, with the bandwidth of each or it "
+                   "is measured first"}};
+  nvme.of_a_rank = true;
+  list.add("place",
+           "Tiers (device, host, nvme) of kinds of state (weights, remainder, moments, gradients, "
+           "or "
+           "all for those not named), such as weights=host,moments=nvme; the plan chooses the rest",
+           text_field("KIND=TIER,...", &Options::place))
+      .of_a_rank = true;
   list.add("prefetch", "Units that are read ahead of their use", integer_field(&Options::prefetch));
   list.add("chunk-size",
            "Size of one transfer of the streaming optimizer, of a state in f32; rounded up to "
@@ -168,8 +177,12 @@ void add_arithmetic(ListBuilder& list) {
   list.used_by({CommandKind::train, CommandKind::plan, CommandKind::bench_optimizer});
   list.add("isa", "Instruction set; auto is the best that this machine has",
            choice_field({"auto", "avx512", "avx2", "scalar"}, &Options::isa));
-  list.add("threads", "Compute threads of a rank; auto is its share of the processors it may use",
-           integer_field(&Options::threads), {"num_threads"});
+  OptionSpec& threads = list.add(
+      "threads", "Compute threads of a rank; auto is its share of the processors it may use",
+      integer_field(&Options::threads), {"num_threads"});
+  threads.help_of = {
+      {CommandKind::bench_optimizer, "Compute threads; auto measures with 1 and with all"}};
+  threads.of_a_rank = true;
   list.used_by(kTrain);
   list.add("seed", "Of the initial weights and the order of the data",
            integer_field(&Options::seed), {"random_seed"});
@@ -203,11 +216,13 @@ void add_watching(ListBuilder& list) {
            "Text that a sample of a byte-level model goes on from, with \\n for a new line",
            escaped_text_field("TEXT", &Options::sample_prompt));
   list.add("log", "Append one JSON line per step to this file, besides the log of --run",
-           text_field("FILE", &Options::log), {"log_file"});
+           text_field("FILE", &Options::log), {"log_file"})
+      .of_a_rank = true;
   list.add("trace",
            "Write a Chrome trace of streams and threads to this file, or with several ranks to "
            "FILE.RANK",
-           text_field("FILE", &Options::trace));
+           text_field("FILE", &Options::trace))
+      .of_a_rank = true;
   list.used_by({CommandKind::train, CommandKind::plan, CommandKind::doctor, CommandKind::bench_io,
                 CommandKind::bench_optimizer, CommandKind::gc});
   list.add("json", "Progress and results as JSON on standard output", switch_field(&Options::json))
@@ -220,15 +235,17 @@ void add_limits(ListBuilder& list) {
   list.add("io-engine",
            "How transfers reach the drive: io_uring, or a pool of threads; auto is io_uring where "
            "the system permits it",
-           choice_field({"auto", "uring", "threads"}, &Options::io_engine));
+           choice_field({"auto", "uring", "threads"}, &Options::io_engine))
+      .of_a_rank = true;
   list.add("io-timeout", "Seconds after which one transfer counts as stuck and ends the run",
            number_field("SECONDS", &Options::io_timeout));
   list.used_by(kTrain);
   list.add(
-      "nvme-endurance",
-      "Bytes that each drive of --nvme may be written in its life, as its data sheet has them, "
-      "such as 600TBW: the run's writes are shown as a share of it",
-      text_field("600TBW[,...]", &Options::nvme_endurance));
+          "nvme-endurance",
+          "Bytes that each drive of --nvme may be written in its life, as its data sheet has them, "
+          "such as 600TBW: the run's writes are shown as a share of it",
+          text_field("600TBW[,...]", &Options::nvme_endurance))
+      .of_a_rank = true;
   list.used_by(kTrainAndPlan);
   list.add("comm-timeout", "Seconds after which a silent rank ends the run",
            number_field("SECONDS", &Options::comm_timeout), {"ddp_timeout", "dist_timeout"});

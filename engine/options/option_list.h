@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <initializer_list>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -51,8 +52,11 @@ struct OptionSpec {
   std::function<void(Options&, std::string_view)> set;
   // The value as text that set() accepts.
   std::function<std::string(const Options&)> get;
+  // The help of a command for which it says something else.
+  std::map<CommandKind, std::string> help_of = {};
   bool is_flag = false;
   bool shows_default = true;  // false: the default stands for "not given"
+  bool of_a_rank = false;     // each rank may choose for itself; the others are the same on all
 };
 
 // How a command is written: strata NAME [OPERANDS] [--option VALUE ...].

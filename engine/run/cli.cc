@@ -72,14 +72,20 @@ const Command kCommands[] = {
      run_on_first_rank<run_bench_optimizer>},
 };
 
-std::string program_help() {
-  std::string out =
-      "Strata trains transformer language models whose training state is larger than memory.\n\n"
-      "usage: strata COMMAND [--option VALUE ...]\n\n";
+// A line for each command whose name begins with `prefix`.
+std::string commands_text(std::string_view prefix) {
+  std::string out;
   for (const Command& command : kCommands) {
+    if (!command.syntax.name.starts_with(prefix)) continue;
     out += fmt::format("  {:<17}{}\n", command.syntax.name, command.help);
   }
-  return out +
+  return out;
+}
+
+std::string program_help() {
+  return "Strata trains transformer language models whose training state is larger than memory.\n\n"
+         "usage: strata COMMAND [--option VALUE ...]\n\n" +
+         commands_text("") +
          "\nstrata COMMAND --help lists the options of a command; strata --version the version.\n";
 }
 
@@ -98,6 +104,8 @@ void print_once(const std::string& text) {
 
 const Command& find_command(const std::string& name) {
   if (name.empty()) throw ConfigError("no command given; see strata --help");
+  if (name == "bench")
+    throw ConfigError("bench is not a command by itself; see strata bench --help");
   std::vector<std::string> names;
   for (const Command& command : kCommands) {
     if (command.syntax.name == name) return command;
@@ -121,9 +129,14 @@ int run_cli(const std::vector<std::string>& arguments) {
     return 0;
   }
   // "bench io" is one name.
-  const int words = first == "bench" && arguments.size() > 1 ? 2 : 1;
-  const std::string name = words == 2 ? first + " " + arguments[1] : first;
+  const bool is_bench = first == "bench" && arguments.size() > 1 && !asks_for_help(arguments[1]);
+  const int words = is_bench ? 2 : 1;
+  const std::string name = is_bench ? first + " " + arguments[1] : first;
   if (std::any_of(arguments.begin(), arguments.end(), asks_for_help)) {
+    if (name == "bench") {
+      print_once(commands_text("bench "));
+      return 0;
+    }
     const Command& command = find_command(name);
     print_once(fmt::format("{}.\n\n{}", command.help, options_help(command.syntax)));
     return 0;

@@ -36,6 +36,12 @@ Verdict verdict_of(const std::exception_ptr& failure) {
   return verdict;
 }
 
+std::uint64_t fnv1a(std::string_view text) {
+  std::uint64_t hash = 0xCBF29CE484222325u;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001B3u;
+  return hash;
+}
+
 std::unique_ptr<comm::Communicator> join_ranks(double timeout_s, FailureLatch& failure) {
   if (!comm::launched_by_mpi()) return comm::make_single_rank_communicator();
   comm::MpiOptions mpi;
@@ -62,18 +68,18 @@ void raise_together(comm::Communicator& comm, std::exception_ptr mine) {
                       first->exit_code);
 }
 
-void require_same(comm::Communicator& comm, std::string_view text) {
-  std::uint64_t mine = 0xCBF29CE484222325u;  // FNV-1a
-  for (const char c : text) mine = (mine ^ static_cast<unsigned char>(c)) * 0x100000001B3u;
-  std::vector<std::uint64_t> all(static_cast<std::size_t>(comm.world_size()));
-  comm.all_gather_host(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
-  const auto other =
-      std::find_if(all.begin(), all.end(), [&](auto hash) { return hash != all[0]; });
-  if (other == all.end()) return;
-  throw AgreedFailure(
-      fmt::format("rank {} has other options or data than rank 0; give all ranks the same",
-                  other - all.begin()),
-      kExitUsage);
+void require_same(comm::Communicator& comm, const std::vector<SharedSetting>& settings) {
+  std::vector<std::uint64_t> mine;
+  for (const SharedSetting& setting : settings) mine.push_back(fnv1a(setting.value));
+  std::vector<std::uint64_t> all(settings.size() * static_cast<std::size_t>(comm.world_size()));
+  comm.all_gather_host(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all)));
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const std::size_t setting = i % settings.size();
+    if (all[i] == all[setting]) continue;
+    throw AgreedFailure(fmt::format("rank {} has another {} than rank 0; give all ranks the same",
+                                    i / settings.size(), settings[setting].name),
+                        kExitUsage);
+  }
 }
 
 int run_on_ranks(const std::function<Options()>& read_options,

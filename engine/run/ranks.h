@@ -10,9 +10,9 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "engine/options/options.h"
 #include "kernels/base/error.h"
@@ -49,9 +49,15 @@ class AgreedFailure : public Error {
 // with one rank, otherwise an AgreedFailure that names the first rank, unless all say the same.
 void raise_together(comm::Communicator& comm, std::exception_ptr mine);
 
-// Collective. Throws an AgreedFailure on all ranks when `text` is not the same on all: ranks that
-// disagree about the mathematics would train different models, or wait for each other.
-void require_same(comm::Communicator& comm, std::string_view text);
+struct SharedSetting {
+  std::string name;  // "--lr"
+  std::string value;
+};
+
+// Collective. Throws an AgreedFailure on all ranks, naming the first setting whose value is not the
+// same on all: ranks that disagree about the mathematics would train different models, or wait for
+// each other. The names are the same everywhere.
+void require_same(comm::Communicator& comm, const std::vector<SharedSetting>& settings);
 
 // Runs `work`, which is not collective, on every rank and returns its result if it succeeds on all;
 // otherwise throws as raise_together().

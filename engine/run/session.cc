@@ -10,13 +10,9 @@ namespace {
 
 constexpr std::int64_t kTraceSpansMax = 1 << 20;
 
-io::EngineChoice choose_engine(const RunSetup& setup) {
+io::EngineChoice engine_for(const RunSetup& setup) {
   if (setup.plan.total_bytes(offload::Tier::nvme) == 0) return {};
-  try {
-    return io::choose_engine(io::parse_engine(setup.options.io_engine));
-  } catch (const ConfigError& e) {
-    throw_error<ConfigError>("--io-engine: {}", e.what());
-  }
+  return io::choose_engine(io::parse_engine(setup.options.io_engine));
 }
 
 // The directories may have filled up since they were checked.
@@ -38,7 +34,7 @@ Session::Session(const RunSetup& setup, comm::Communicator& comm, FailureLatch& 
       workers_(setup.threads, setup.cpus),
       host_budget_("host memory", setup.plan.host_memory_bytes),
       device_({setup.plan.device_memory_bytes, -1}, host_budget_, workers_, failure, tracer_.get()),
-      engine_choice_(agree(comm, [&] { return choose_engine(setup); })),
+      engine_choice_(agree(comm, [&] { return engine_for(setup); })),
       volume_(agree(comm, [&, id = shared_run_id(comm)] {
         return make_store(setup, id, engine_choice_, tracer_.get());
       })) {

@@ -195,7 +195,8 @@ int run_bench_io(const Options& options) {
         {"checksums", options.checksums},
         {"checksum_bytes_per_s", checksum_bytes_per_s},
         {"cells", cells_json(cells)},
-        {"options", {{"chunk-size", *use.chunk_size}, {"nvme", use.nvme}}}};
+        {"options",
+         {{"chunk-size", *use.chunk_size}, {"nvme", use.nvme}, {"io-engine", use.io_engine}}}};
     fmt::print("{}\n", json.dump(2));
   } else {
     fmt::print("\n{}\nfor a run, on its command line or in its config file:\n{}", knee_lines(cells),

@@ -4,31 +4,14 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <string_view>
+
+#include "engine/options/wrapped_text.h"
 
 namespace strata::engine {
 namespace {
 
 constexpr std::size_t kWidth = 100;
 constexpr std::size_t kTextColumn = 27;  // behind verdict and subject
-
-void append_wrapped(std::string& out, std::string_view text) {
-  std::size_t column = kTextColumn;
-  while (!text.empty()) {
-    const std::string_view word = text.substr(0, text.find(' '));
-    text.remove_prefix(std::min(word.size() + 1, text.size()));
-    if (column > kTextColumn && column + 1 + word.size() > kWidth) {
-      out += '\n' + std::string(kTextColumn, ' ');
-      column = kTextColumn;
-    } else if (column > kTextColumn) {
-      out += ' ';
-      ++column;
-    }
-    out += word;
-    column += word.size();
-  }
-  out += '\n';
-}
 
 }  // namespace
 
@@ -53,10 +36,10 @@ std::string findings_text(std::span<const Finding> findings) {
   std::string out;
   for (const Finding& finding : findings) {
     out += fmt::format("{:<8} {:<17} ", name_of(finding.verdict), finding.subject);
-    append_wrapped(out, finding.found);
+    append_wrapped(out, finding.found, kTextColumn, kWidth);
     if (finding.advice.empty()) continue;
     out += std::string(kTextColumn, ' ');
-    append_wrapped(out, "-> " + finding.advice);
+    append_wrapped(out, "-> " + finding.advice, kTextColumn, kWidth);
   }
   return out;
 }

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "engine/options/count_text.h"
 #include "kernels/base/bytes.h"
 #include "kernels/base/control_groups.h"
 #include "kernels/base/isa.h"
@@ -24,19 +25,13 @@ Finding examine_kernel() {
           ""};
 }
 
-std::string counted(int count, const char* singular, const char* plural) {
-  return fmt::format("{} {}", count, count == 1 ? singular : plural);
-}
-
 Finding examine_processors() {
   const ProcessorLayout layout = processor_layout();
   Finding finding{
       "processors", Verdict::ok,
-      fmt::format("{}, {}, {}; this process may use {}",
-                  counted(layout.numa_nodes, "NUMA node", "NUMA nodes"),
-                  counted(layout.cores, "core", "cores"),
-                  counted(layout.hardware_threads, "hardware thread", "hardware threads"),
-                  layout.allowed),
+      fmt::format("{}, {}, {}; this process may use {}", count_text(layout.numa_nodes, "NUMA node"),
+                  count_text(layout.cores, "core"),
+                  count_text(layout.hardware_threads, "hardware thread"), layout.allowed),
       ""};
   if (layout.allowed < layout.hardware_threads) {
     finding.verdict = Verdict::note;
