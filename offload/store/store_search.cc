@@ -81,4 +81,14 @@ std::vector<FoundStore> find_stores(const std::string& directory) {
   return stores;
 }
 
+LeftOver left_over(const std::string& directory) {
+  LeftOver left;
+  for (const FoundStore& found : find_stores(directory)) {
+    if (found.state == StoreState::in_use) continue;
+    ++(found.state == StoreState::stale ? left.stale : left.damaged);
+    left.bytes += found.file.allocated_bytes();
+  }
+  return left;
+}
+
 }  // namespace strata::store

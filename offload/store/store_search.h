@@ -28,4 +28,12 @@ struct FoundStore {
 // By name. Changes nothing. Throws IoError when the directory or a file of it cannot be read.
 std::vector<FoundStore> find_stores(const std::string& directory);
 
+// What nobody uses any more.
+struct LeftOver {
+  int stale = 0;
+  int damaged = 0;         // `strata gc` removes these with --force only
+  std::int64_t bytes = 0;  // on disk, of both
+};
+LeftOver left_over(const std::string& directory);
+
 }  // namespace strata::store

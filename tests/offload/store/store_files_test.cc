@@ -115,6 +115,20 @@ TEST(StoreSearch, TellsLivingFromStaleFromDamaged) {
   EXPECT_TRUE(test::mentions(find(damaged).problem, "checksum"));
 }
 
+TEST(StoreSearch, WhatIsLeftOverIsWhatNobodyUses) {
+  const TemporaryFolder folder;
+  const auto living = make_store({folder.path()}, {new_run_id(), 0, 1, ""});
+  EXPECT_EQ(left_over(folder.path()).bytes, 0);
+  for (int i = 0; i < 2; ++i) leave_store({folder.path()}, {new_run_id(), 0, 1, ""});
+  std::ofstream(folder.path(leave_store({folder.path()}, {new_run_id(), 0, 1, ""})),
+                std::ios::in | std::ios::out | std::ios::binary)
+      << "damaged";
+  const LeftOver left = left_over(folder.path());
+  EXPECT_EQ(left.stale, 2);
+  EXPECT_EQ(left.damaged, 1);
+  EXPECT_GE(left.bytes, 3 * small_manifest().data_bytes);
+}
+
 TEST(StoreSearch, LooksAtFilesOfItsOwnNameOnly) {
   const TemporaryFolder folder;
   const std::string id(32, 'a');
