@@ -214,6 +214,14 @@ TEST(RmsNormEpsilon, KeepsARowOfZerosFinite) {
   EXPECT_EQ(rstd.get().front(), 1024.0f);
 }
 
+TEST(RmsNormDeathTest, RefusesAWeightThatDoesNotDivideTheRows) {
+  TestDevice device;
+  const DeviceMatrix x(device, Dtype::f32, 2, 8), rstd(device, Dtype::f32, 2, 2);
+  const DeviceMatrix weight(device, Dtype::f32, 1, 3);
+  EXPECT_DEATH(rmsnorm_forward(device.stream(), x.view(), rstd.f32(), x.view(), weight.view(), 1),
+               "a weight \\(1, 3\\) for rows of 8 columns");
+}
+
 TEST(RmsNormBits, AreTheSameForEveryInstructionSetAndNumberOfWorkers) {
   for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) {
     for (const auto& [rows, groups, width] : {Shape{200, 1, 391}, Shape{200, 5, 34}}) {

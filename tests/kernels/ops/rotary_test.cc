@@ -161,6 +161,22 @@ TEST(RotaryLayout, ScoresDependOnTheDistanceAlone) {
   }
 }
 
+TEST(RotaryDeathTest, RefusesPositionsBeyondTheTablesAndPartsOfHeads) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // the position is found on the stream's thread
+  TestDevice device;
+  const TablesOnDevice tables(device, 4, 1);
+  const DeviceBuffer ids = device.upload(std::vector<std::int32_t>{0, kPositions});
+  const DeviceMatrix x(device, Dtype::f32, 2, 8), part(device, Dtype::f32, 2, 6);
+  EXPECT_DEATH(
+      {
+        rotary_forward(device.stream(), x.view(), tables.view, ids_of(ids));
+        device.stream().synchronize();
+      },
+      "row 1 at position 50 of 50");
+  EXPECT_DEATH(rotary_forward(device.stream(), part.view(), tables.view, ids_of(ids)),
+               "rows of 6 columns are no heads of 4");
+}
+
 TEST(RotaryBits, AreTheSameForEveryInstructionSetAndNumberOfWorkers) {
   for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) {
     const std::int64_t rows = 200, head_dim = 34, cols = 5 * head_dim;
