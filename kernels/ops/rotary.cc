@@ -7,13 +7,15 @@
 namespace strata::ops {
 namespace {
 
-void launch(Stream& stream, const char* name, const cpu::Rotary& op) {
-  check_view(name, op.x);
-  const RotaryTables& tables = op.tables;
-  STRATA_CHECK(tables.head_dim > 0 && tables.head_dim % 2 == 0 && op.x.cols % tables.head_dim == 0,
-               "{}: rows of {} columns are no heads of {}", name, op.x.cols, tables.head_dim);
-  STRATA_CHECK(tables.cos != nullptr && tables.sin != nullptr && op.positions != nullptr,
+void launch(Stream& stream, const char* name, const Matrix& x, const RotaryTables& tables,
+            const std::int32_t* positions, cpu::Turn turn) {
+  check_view(name, x);
+  STRATA_CHECK(tables.head_dim > 0 && tables.head_dim % 2 == 0 && x.cols % tables.head_dim == 0,
+               "{}: rows of {} columns are no heads of {}", name, x.cols, tables.head_dim);
+  STRATA_CHECK(tables.cos != nullptr && tables.sin != nullptr && positions != nullptr,
                "{}: a null operand", name);
+  const cpu::Rotary op{x,         tables.cos, tables.sin, tables.positions, tables.head_dim,
+                       positions, turn};
   as_cpu(stream).launch(name, [op](CpuDevice& device) { cpu::rotate(device, op); });
 }
 
@@ -21,12 +23,12 @@ void launch(Stream& stream, const char* name, const cpu::Rotary& op) {
 
 void rotary_forward(Stream& stream, Matrix x, const RotaryTables& tables,
                     const std::int32_t* positions) {
-  launch(stream, "rotary_forward", {x, tables, positions, cpu::Turn::forward});
+  launch(stream, "rotary_forward", x, tables, positions, cpu::Turn::forward);
 }
 
 void rotary_backward(Stream& stream, Matrix dx, const RotaryTables& tables,
                      const std::int32_t* positions) {
-  launch(stream, "rotary_backward", {dx, tables, positions, cpu::Turn::back});
+  launch(stream, "rotary_backward", dx, tables, positions, cpu::Turn::back);
 }
 
 }  // namespace strata::ops

@@ -8,7 +8,6 @@
 #include <cstdint>
 
 #include "kernels/base/isa.h"
-#include "kernels/ops/rotary.h"
 #include "kernels/ops/view.h"
 
 namespace strata::ops::cpu {
@@ -111,7 +110,10 @@ enum class Turn : std::uint8_t { forward, back };
 
 struct Rotary {
   Matrix x;
-  RotaryTables tables;
+  const float* cos;  // (table_rows, head_dim / 2)
+  const float* sin;
+  std::int64_t table_rows;
+  std::int64_t head_dim;
   const std::int32_t* positions;
   Turn turn;
 };

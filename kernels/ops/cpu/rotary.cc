@@ -7,18 +7,17 @@
 namespace strata::ops::cpu {
 
 void rotate(CpuDevice& device, const Rotary& op) {
-  const RotaryTables& tables = op.tables;
-  const std::int64_t table_bytes = tables.positions * (tables.head_dim / 2) * kF32Bytes;
-  annotate_read(tables.cos, table_bytes);
-  annotate_read(tables.sin, table_bytes);
+  const std::int64_t table_bytes = op.table_rows * (op.head_dim / 2) * kF32Bytes;
+  annotate_read(op.cos, table_bytes);
+  annotate_read(op.sin, table_bytes);
   annotate_read(op.positions, op.x.rows * std::int64_t{sizeof(std::int32_t)});
   annotate_write(op.x);
 
   const auto kernel = kernel_table(op_state(device).isa).rotary.rotate[op.x.dtype];
   for_each_range(device, op.x.rows, kTileRows, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) {
-      STRATA_CHECK(op.positions[row] >= 0 && op.positions[row] < tables.positions,
-                   "rotary: row {} at position {} of {}", row, op.positions[row], tables.positions);
+      STRATA_CHECK(op.positions[row] >= 0 && op.positions[row] < op.table_rows,
+                   "rotary: row {} at position {} of {}", row, op.positions[row], op.table_rows);
     }
     kernel(op, begin, end);
   });

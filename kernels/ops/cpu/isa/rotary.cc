@@ -7,11 +7,11 @@ namespace {
 
 template <typename T>
 void rotate(const Rotary& op, std::int64_t row_begin, std::int64_t row_end) {
-  const std::int64_t half = op.tables.head_dim / 2;
+  const std::int64_t half = op.head_dim / 2;
   const F32x16 sign = broadcast(op.turn == Turn::forward ? 1.0f : -1.0f);
   for (std::int64_t row = row_begin; row < row_end; ++row) {
-    const float* cos_row = op.tables.cos + op.positions[row] * half;
-    const float* sin_row = op.tables.sin + op.positions[row] * half;
+    const float* cos_row = op.cos + op.positions[row] * half;
+    const float* sin_row = op.sin + op.positions[row] * half;
     T* const end = row_of<T>(op.x, row) + op.x.cols;
     for (T* head = row_of<T>(op.x, row); head != end; head += 2 * half) {
       for_each_vector(half, [&](std::int64_t i, auto lanes) {
