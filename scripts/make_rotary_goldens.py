@@ -5,6 +5,7 @@ transformers' Llama model computes them, for every kind of scaling.
 The configurations are those of tests/models/rotary_tables_test.cc. Needs torch and transformers.
 """
 import pathlib
+import textwrap
 
 import torch
 import transformers
@@ -28,16 +29,8 @@ CONFIGS = {  # name: (head_dim, rope_theta, scaling)
 
 
 def array(name, values):
-    lines, line = [], "   "
-    for value in values.flatten().tolist():
-        word = f" {value:.9g}f,"
-        word = word if "." in word or "e" in word else word.replace("f,", ".0f,")
-        if len(line + word) > 98:
-            lines.append(line)
-            line = "   "
-        line += word
-    lines.append(line.rstrip(","))
-    return [f"    .{name} = {{"] + lines + ["    },"]
+    numbers = ", ".join(f"{value:#.9g}f" for value in values.flatten().tolist())
+    return [f"    .{name} = {{", textwrap.indent(textwrap.fill(numbers, 90), " " * 8), "    },"]
 
 
 def main():
