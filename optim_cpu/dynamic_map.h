@@ -2,8 +2,6 @@
 // numbers in [0, 1], seven decades from 1e-7 to 1, each cut into twice as many equal cells as the
 // one below, whose middles are the levels; besides them 0 and 1. The signed map has them on both
 // sides of zero, without -1.
-//
-// A number is stored as its nearest level: halfway, as the lower one.
 #pragma once
 
 #include <algorithm>
@@ -15,53 +13,70 @@ namespace strata::optim {
 
 // Levels 0 … kLevels - 1 in rising order.
 //
-// nearest() looks up the upper 16 bits of a number, its bin, which has one of two neighbouring
-// levels; the lower 16 bits decide between them.
+// place() interpolates between them along straight lines, which become flatter from one to the next
+// as levels lie farther apart: the lowest of all lines is the one that counts. Only the last, from
+// the last level but one to 1, is steeper.
 template <int kLevels>
-struct DynamicMap {
-  static constexpr std::uint32_t kOneBits = 0x3F800000u;
-  static constexpr std::uint32_t kFirstBinBits = 0x34000000u;  // 2^-23: below, all have level 0
-  static constexpr std::size_t kBins = ((kOneBits - kFirstBinBits) >> 16) + 1;
-
-  std::array<float, kLevels> level{};
-  // Upper half: the largest lower 16 bits of a number of the bin's lower level. Lower half: that
-  // level.
-  std::array<std::uint32_t, kBins> bins{};
+class DynamicMap {
+ public:
+  static constexpr int kPlaceBits = 15;
 
   // cells_in_last_decade: 64 (signed) or 128 (unsigned).
   constexpr explicit DynamicMap(int cells_in_last_decade) {
+    std::array<double, kLevels> exact{};
     int n = 1;
     double decade = 1e-6;
     for (int cells = cells_in_last_decade / 64; cells <= cells_in_last_decade; cells *= 2) {
-      for (int j = 0; j < cells; ++j, ++n) {
-        level[n] = static_cast<float>(decade * (0.1 + 0.9 * (j + 0.5) / cells));
-      }
+      for (int j = 0; j < cells; ++j, ++n) exact[n] = decade * (0.1 + 0.9 * (j + 0.5) / cells);
       decade *= 10;
     }
-    level[kLevels - 1] = 1;
-    std::uint32_t lower = 0;
-    for (std::size_t bin = 0; bin < kBins; ++bin) {
-      const std::uint32_t first_bits = kFirstBinBits + (static_cast<std::uint32_t>(bin) << 16);
-      while (last_bits_of(lower) < first_bits) ++lower;
-      const std::uint32_t last = last_bits_of(lower) - first_bits;
-      bins[bin] = (last < 0xFFFFu ? last : 0xFFFFu) << 16 | lower;
+    exact[kLevels - 1] = 1;
+    for (n = 0; n < kLevels; ++n) level[n] = static_cast<float>(exact[n]);
+    std::size_t line = 0;
+    double slope = 0;  // of the line before
+    for (n = 0; n + 2 < kLevels; ++n) {
+      const double next = 1 / (exact[n + 1] - exact[n]);
+      if (n == 0 || next < slope * 0.999) lines_[line++] = Line(n, exact[n], next);
+      slope = next;
     }
+    for (; line < kLines; ++line) lines_[line] = lines_[line - 1];
+    last_line_ = Line(n, exact[n], 1 / (1 - exact[n]));
   }
 
-  // Of a number in [0, 1] given by its bits; of 1 for greater ones, infinity and NaN.
-  std::int32_t nearest(std::uint32_t bits) const {
-    const std::uint32_t clamped = std::clamp(bits, kFirstBinBits, kOneBits);
-    const std::uint32_t bin = bins[static_cast<std::int32_t>((clamped - kFirstBinBits) >> 16)];
-    return static_cast<std::int32_t>((bin & 0xFFFFu) + ((clamped & 0xFFFFu) > bin >> 16 ? 1 : 0));
+  // Of a number in [0, 1]: 2^kPlaceBits times (the level at or below it + the share of the way to
+  // the next), rounded to nearest. Anything for NaN.
+  constexpr std::uint32_t place(float x) const {
+    std::int32_t lowest = lines_[0].bits_at(x);
+    for (std::size_t line = 1; line < kLines; ++line) {
+      lowest = std::min(lowest, lines_[line].bits_at(x));
+    }
+    // The sum's last bit is worth one.
+    const float sum = std::bit_cast<float>(std::max(lowest, last_line_.bits_at(x))) + 0x1p23f;
+    return std::bit_cast<std::uint32_t>(sum) - std::bit_cast<std::uint32_t>(0x1p23f);
   }
+
+  std::array<float, kLevels> level{};
 
  private:
-  // Of the largest number whose nearest level is n.
-  constexpr std::uint32_t last_bits_of(std::uint32_t n) const {
-    if (n + 1 == kLevels) return kOneBits;
-    return std::bit_cast<std::uint32_t>(
-        static_cast<float>((double{level[n]} + double{level[n + 1]}) / 2));
-  }
+  static constexpr std::size_t kLines = 14;
+
+  // Through (x, n).
+  struct Line {
+    constexpr Line() = default;
+    constexpr Line(int n, double x, double rise)
+        : offset(static_cast<float>((n - x * rise) * (1 << kPlaceBits))),
+          slope(static_cast<float>(rise * (1 << kPlaceBits))) {}
+    // In the order of the numbers, those below zero before all others.
+    constexpr std::int32_t bits_at(float x) const {
+      return std::bit_cast<std::int32_t>(offset + slope * x);
+    }
+
+    float offset = 0;
+    float slope = 0;
+  };
+
+  std::array<Line, kLines> lines_{};
+  Line last_line_;
 };
 
 inline constexpr int kSignedLevels = 129;  // of magnitudes; the last for positive numbers only

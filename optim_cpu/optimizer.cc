@@ -43,15 +43,16 @@ UpdateConstants constants_of(const StepSettings& settings, const BiasCorrection&
   };
 }
 
-// Of the elements whose index in the unit has the upper half `index_high`.
-void set_rounding_key(UpdateConstants& constants, const StepSettings& settings, std::uint64_t unit,
-                      std::uint64_t index_high) {
+constexpr std::int64_t kKeyElements = std::int64_t{1} << 32;  // that share a key
+
+// Of element `index` of the unit.
+RoundingKey rounding_key(const StepSettings& settings, std::uint64_t unit, std::int64_t index) {
   std::uint64_t key = SplitMix64{settings.seed}();
-  for (const std::uint64_t word : {static_cast<std::uint64_t>(settings.step), unit, index_high}) {
+  for (const std::uint64_t word : {static_cast<std::uint64_t>(settings.step), unit,
+                                   static_cast<std::uint64_t>(index / kKeyElements)}) {
     key = SplitMix64{key ^ word}();
   }
-  constants.rounding_key[0] = static_cast<std::uint32_t>(key);
-  constants.rounding_key[1] = static_cast<std::uint32_t>(key >> 32);
+  return {{static_cast<std::uint32_t>(key), static_cast<std::uint32_t>(key >> 32)}};
 }
 
 // One call's work, segment by segment (moments in f32 and bf16) or block by block (int8).
@@ -89,17 +90,15 @@ class Updater {
   }
 
  private:
-  // In pieces within which the upper half of the index does not change.
+  // In pieces that have one key.
   bool update_segment(const Segment& segment, std::int64_t begin) {
-    constexpr std::int64_t kIndexRange = std::int64_t{1} << 32;
     UpdateConstants constants = constants_of(settings_, correction_, segment);
     bool in_domain = true;
     while (begin < segment.last) {
       const std::int64_t index = state_.first_element + begin;
-      const std::int64_t end = std::min(segment.last, begin + kIndexRange - index % kIndexRange);
+      const std::int64_t end = std::min(segment.last, begin + kKeyElements - index % kKeyElements);
       if (state_.moments == MomentFormat::bf16) {
-        set_rounding_key(constants, settings_, state_.unit,
-                         static_cast<std::uint64_t>(index / kIndexRange));
+        constants.rounding_key = rounding_key(settings_, state_.unit, index);
       }
       in_domain &= update_range_(settings_.method, constants, state_, begin, end);
       begin = end;
@@ -144,11 +143,13 @@ class Updater {
       }
       first = last;
     }
+    const RoundingKey key = rounding_key(settings_, state_.unit, state_.first_element + begin);
+    const auto index = static_cast<std::uint32_t>(state_.first_element + begin);
     state_.moment1.scales[block] =
-        quantisation_.quantise_signed(codes(state_.moment1), moment1.data(), elements);
+        quantisation_.quantise_signed(codes(state_.moment1), moment1.data(), key, index, elements);
     if (has_moment2) {
-      state_.moment2.scales[block] =
-          quantisation_.quantise_unsigned(codes(state_.moment2), moment2.data(), elements);
+      state_.moment2.scales[block] = quantisation_.quantise_unsigned(
+          codes(state_.moment2), moment2.data(), key, index, elements);
     }
     return in_domain;
   }

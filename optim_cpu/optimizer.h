@@ -36,7 +36,7 @@ struct StepSettings {
   float epsilon = 1e-8f;     // not lion
   float gradient_scale = 1;  // the clip factor
   std::int64_t step = 1;     // from 1: bias correction is computed from it, not carried along
-  std::uint64_t seed = 0;    // of stochastic rounding (moments in bf16), with the step
+  std::uint64_t seed = 0;    // of stochastic rounding (moments in bf16, int8), with the step
 };
 
 // Elements from the end of the segment before (or 0) to `last` have these settings.

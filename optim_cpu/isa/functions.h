@@ -9,8 +9,13 @@
 
 namespace strata::optim {
 
+// Of stochastic rounding: of a seed, a step, a unit, and the upper half of an index in it.
+struct RoundingKey {
+  std::uint32_t words[2];
+};
+
 // StepSettings and Segment as the loop needs them, each value rounded to f32 once
-// (docs/optimizer.md), and the key of stochastic rounding.
+// (docs/optimizer.md).
 struct UpdateConstants {
   float gradient_scale;
   float coupled_decay;    // lambda for adam, else 0
@@ -22,22 +27,25 @@ struct UpdateConstants {
   float step_size;           // lr / (1 - beta1^t); lion: lr
   float moment2_root_scale;  // 1 / sqrt(1 - beta2^t)
   float epsilon;
-  std::uint32_t rounding_key[2];
+  RoundingKey rounding_key;
 };
 
 // Elements [begin, end) of a state whose moments are f32 or bf16. False as optim::update().
 using UpdateRange = bool (*)(Method method, const UpdateConstants& constants, const State& state,
                              std::int64_t begin, std::int64_t end);
 
-// Moments in int8, at most kScaleElements at a time: one block and its scale.
+// Moments in int8, at most kScaleElements at a time: one block and its scale. `index` is the first
+// element's, in the unit, mod 2^32.
 struct QuantisationFunctions {
   void (*dequantise_signed)(float* values, const std::uint8_t* codes, float scale,
                             std::int64_t elements);
   void (*dequantise_unsigned)(float* values, const std::uint8_t* codes, float scale,
                               std::int64_t elements);
   // They return the block's scale.
-  float (*quantise_signed)(std::uint8_t* codes, const float* values, std::int64_t elements);
-  float (*quantise_unsigned)(std::uint8_t* codes, const float* values, std::int64_t elements);
+  float (*quantise_signed)(std::uint8_t* codes, const float* values, const RoundingKey& key,
+                           std::uint32_t index, std::int64_t elements);
+  float (*quantise_unsigned)(std::uint8_t* codes, const float* values, const RoundingKey& key,
+                             std::uint32_t index, std::int64_t elements);
 };
 
 // As touch_state(), with a mask of 0. Any other sets, in every byte of the state, those of its bits

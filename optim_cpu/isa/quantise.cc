@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 #include <cstdint>
 
 #include "optim_cpu/dynamic_map.h"
 #include "optim_cpu/isa/functions.h"
+#include "optim_cpu/isa/state_access.h"
 
 namespace strata::optim::STRATA_ISA {
 namespace {
@@ -24,7 +26,9 @@ constexpr std::array<float, 256> signed_values() {
 
 constexpr std::array<float, 256> kSignedValues = signed_values();
 
-std::uint32_t magnitude_bits(float x) { return std::bit_cast<std::uint32_t>(x) & 0x7FFFFFFFu; }
+// No number of a block lies above its scale, so none gets a level above 1.
+static_assert(kSignedMap.place(1) == (kSignedLevels - 1) << kSignedMap.kPlaceBits);
+static_assert(kUnsignedMap.place(1) == (kUnsignedLevels - 1) << kUnsignedMap.kPlaceBits);
 
 void dequantise(float* values, const std::uint8_t* codes, const std::array<float, 256>& map,
                 float scale, std::int64_t elements) {
@@ -51,12 +55,22 @@ float scale_of(const float* values, std::int64_t elements) {
   return std::bit_cast<float>(largest);
 }
 
-float quantise_signed(std::uint8_t* codes, const float* values, std::int64_t elements) {
+// The level at or below x, or the next, whose chance is the share of the way to it. `random`: 16
+// bits.
+template <typename Map>
+std::int32_t level_of(const Map& map, float x, std::uint32_t random) {
+  const std::uint32_t place = map.place(x) + (random >> (16 - Map::kPlaceBits));
+  return static_cast<std::int32_t>(place >> Map::kPlaceBits);
+}
+
+float quantise_signed(std::uint8_t* codes, const float* values, const RoundingKey& key,
+                      std::uint32_t index, std::int64_t elements) {
   const float scale = scale_of(values, elements);
   const float divisor = scale == 0 ? 1 : scale;
 #pragma GCC ivdep
   for (std::int64_t i = 0; i < elements; ++i) {
-    const std::int32_t level = kSignedMap.nearest(magnitude_bits(values[i] / divisor));
+    const std::uint32_t random = random_bits(key, index + static_cast<std::uint32_t>(i)) & 0xFFFFu;
+    const std::int32_t level = level_of(kSignedMap, std::abs(values[i]) / divisor, random);
     codes[i] = static_cast<std::uint8_t>(values[i] < 0 ? -std::min(level, 127) : level);
   }
   return scale;
@@ -64,12 +78,14 @@ float quantise_signed(std::uint8_t* codes, const float* values, std::int64_t ele
 
 // A number above zero never gets level 0: a second moment of zero beside a first moment that is not
 // would divide it by epsilon alone.
-float quantise_unsigned(std::uint8_t* codes, const float* values, std::int64_t elements) {
+float quantise_unsigned(std::uint8_t* codes, const float* values, const RoundingKey& key,
+                        std::uint32_t index, std::int64_t elements) {
   const float scale = scale_of(values, elements);
   const float divisor = scale == 0 ? 1 : scale;
 #pragma GCC ivdep
   for (std::int64_t i = 0; i < elements; ++i) {
-    const std::int32_t level = kUnsignedMap.nearest(magnitude_bits(values[i] / divisor));
+    const std::uint32_t random = random_bits(key, index + static_cast<std::uint32_t>(i)) >> 16;
+    const std::int32_t level = level_of(kUnsignedMap, std::abs(values[i]) / divisor, random);
     codes[i] = static_cast<std::uint8_t>(std::max(level, values[i] > 0 ? 1 : 0));
   }
   return scale;

@@ -69,10 +69,10 @@ struct F32Moments {
 
 // 32 random bits of an element: a hash of its index with the key put in at two places. Multipliers
 // and shifts are those of "lowbias32" (C. Wellons, Prospecting for Hash Functions, 2018).
-inline std::uint32_t random_bits(const std::uint32_t (&key)[2], std::uint32_t index) {
-  std::uint32_t x = index ^ key[0];
+inline std::uint32_t random_bits(const RoundingKey& key, std::uint32_t index) {
+  std::uint32_t x = index ^ key.words[0];
   x = (x ^ (x >> 16)) * 0x7FEB352Du;
-  x ^= key[1];
+  x ^= key.words[1];
   x = (x ^ (x >> 15)) * 0x846CA68Bu;
   return x ^ (x >> 16);
 }
@@ -92,13 +92,13 @@ struct Bf16Moments {
   bf16* moment1;
   bf16* moment2;
   std::uint32_t first;  // index of element 0 in the unit, mod 2^32
-  std::uint32_t key[2];
+  RoundingKey key;
 
   Bf16Moments(const State& state, const UpdateConstants& constants)
       : moment1(static_cast<bf16*>(state.moment1.values)),
         moment2(static_cast<bf16*>(state.moment2.values)),
         first(static_cast<std::uint32_t>(state.first_element)),
-        key{constants.rounding_key[0], constants.rounding_key[1]} {}
+        key(constants.rounding_key) {}
   float load1(std::int64_t i) const { return to_float(moment1[i]); }
   float load2(std::int64_t i) const { return to_float(moment2[i]); }
   std::uint32_t random(std::int64_t i) const {
