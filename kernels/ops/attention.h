@@ -29,7 +29,7 @@ struct AttentionShape {
 };
 
 struct AttentionOptions {
-  std::optional<float> scale;  // of q·kᵀ, > 0; 1/sqrt(D) where none is given
+  std::optional<float> scale = std::nullopt;  // of q·kᵀ, > 0; 1/sqrt(D) where none is given
   // Query i sees the keys i - window < j <= i; 0: every j <= i.
   std::int64_t window = 0;
   // (B, T), device memory: the position at which each token's document starts, at most its own;

@@ -32,9 +32,10 @@ TEST(CpuOps, ScratchIsWhatWasAnnounced) {
     EXPECT_EQ(budget.held_bytes(),
               cpu_ops_scratch_bytes(kLimits, device.cpu().workers().worker_slots()));
     const auto entries = budget.entries();
-    ASSERT_EQ(entries.size(), 2u);
+    ASSERT_EQ(entries.size(), 3u);
     EXPECT_EQ(entries[0].tag, "matmul scratch");
     EXPECT_EQ(entries[1].tag, "attention scratch");
+    EXPECT_EQ(entries[2].tag, "attention gradients");
   }
 }
 

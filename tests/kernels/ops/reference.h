@@ -48,6 +48,14 @@ inline void add(Sums& c, const std::vector<float>& values) {
   }
 }
 
+// c += sums of other terms.
+inline void add(Sums& c, const Sums& others) {
+  for (std::size_t i = 0; i < c.value.size(); ++i) {
+    c.value[i] += others.value[i];
+    c.magnitude[i] += others.magnitude[i];
+  }
+}
+
 // (1, cols) = the column sums of x (rows, cols).
 inline Sums column_sums(const std::vector<float>& x, std::size_t rows, std::size_t cols) {
   return matmul(std::vector<float>(rows, 1.0f), x, 1, cols, rows);
@@ -70,8 +78,10 @@ struct Head {
   std::vector<float> q;
   std::vector<float> k;
   std::vector<float> v;
+  double scale;
+  // Query i sees the keys first_visible[i] … i.
+  std::vector<std::size_t> first_visible;
 
-  double scale() const { return 1 / std::sqrt(static_cast<double>(head_dim)); }
   double dot(const std::vector<float>& a, std::size_t i, const std::vector<float>& b,
              std::size_t j) const {
     double sum = 0;
@@ -102,11 +112,11 @@ inline AttentionForward attention_forward(const Head& head) {
       std::vector<double>(tokens)};
   for (std::size_t i = 0; i < tokens; ++i) {
     double sum = 0;
-    for (std::size_t j = 0; j <= i; ++j)
-      sum += std::exp(head.scale() * head.dot(head.q, i, head.k, j));
+    for (std::size_t j = head.first_visible[i]; j <= i; ++j)
+      sum += std::exp(head.scale * head.dot(head.q, i, head.k, j));
     result.log_sum_exp[i] = std::log(sum);
-    for (std::size_t j = 0; j <= i; ++j) {
-      const double p = std::exp(head.scale() * head.dot(head.q, i, head.k, j)) / sum;
+    for (std::size_t j = head.first_visible[i]; j <= i; ++j) {
+      const double p = std::exp(head.scale * head.dot(head.q, i, head.k, j)) / sum;
       for (std::size_t c = 0; c < head_dim; ++c) {
         result.out.value[i * head_dim + c] += p * head.v[j * head_dim + c];
         result.out.magnitude[i * head_dim + c] += std::abs(p * head.v[j * head_dim + c]);
@@ -139,11 +149,11 @@ inline AttentionBackward attention_backward(const Head& head, const std::vector<
   };
   for (std::size_t i = 0; i < tokens; ++i) {
     const double row_dot = head.dot(dout, i, out, i);
-    for (std::size_t j = 0; j <= i; ++j) {
-      const double p = std::exp(head.scale() * head.dot(head.q, i, head.k, j) - log_sum_exp[i]);
-      const double ds = head.scale() * p * (head.dot(dout, i, head.v, j) - row_dot);
+    for (std::size_t j = head.first_visible[i]; j <= i; ++j) {
+      const double p = std::exp(head.scale * head.dot(head.q, i, head.k, j) - log_sum_exp[i]);
+      const double ds = head.scale * p * (head.dot(dout, i, head.v, j) - row_dot);
       const double ds_magnitude =
-          head.scale() * p * (head.magnitude(dout, i, head.v, j) + head.magnitude(dout, i, out, i));
+          head.scale * p * (head.magnitude(dout, i, head.v, j) + head.magnitude(dout, i, out, i));
       accumulate(result.dv, j, p, p, dout, i);
       accumulate(result.dq, i, ds, ds_magnitude, head.k, j);
       accumulate(result.dk, j, ds, ds_magnitude, head.q, i);
