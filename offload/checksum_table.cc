@@ -11,50 +11,23 @@ namespace strata::offload {
 
 namespace {
 
-constexpr std::int64_t kEntryBytes = sizeof(std::uint64_t);
-constexpr std::int64_t kRecordElementBytes = 4;
 constexpr std::int64_t kNone = INT64_MAX;
 
 }  // namespace
 
-std::vector<ChecksumTable::Extent> ChecksumTable::lay_out(const Plan& plan) {
-  std::vector<Extent> extents;
-  std::int64_t entries = 0;
-  const auto add = [&](std::int64_t bytes, std::int64_t block_bytes) {
-    extents.push_back({entries, block_bytes, bytes});
-    if (bytes > 0) entries += ceil_div(bytes, block_bytes);
-  };
-  for (const UnitPlan& unit : plan.units) {
-    for (int k = 0; k < kStateKinds; ++k) {
-      const auto kind = static_cast<StateKind>(k);
-      add(plan.shard_bytes(unit, kind), plan.block_bytes(kind));
-    }
-  }
-  for (const std::int64_t bytes : plan.record_bytes) {
-    add(round_up(bytes, kPageBytes), plan.block_elements * kRecordElementBytes);
-  }
-  extents.push_back({entries, 0, 0});  // the end
-  return extents;
-}
-
-std::int64_t ChecksumTable::bytes_needed(const Plan& plan) {
-  if (!plan.stages_state() && plan.activations != Tier::nvme) return 0;
-  return lay_out(plan).back().first_entry * kEntryBytes;
-}
-
-ChecksumTable::ChecksumTable(const Plan& plan, AlignedSpan memory, WorkerSet& workers)
-    : extents_(lay_out(plan)), entries_(memory.as<std::uint64_t>()), workers_(workers) {
-  STRATA_CHECK(memory.bytes() >= bytes_needed(plan));
+ChecksumTable::ChecksumTable(const ExtentMap& extents, AlignedSpan memory, WorkerSet& workers)
+    : extents_(extents), entries_(memory.as<std::uint64_t>()), workers_(workers) {
+  static_assert(sizeof(*entries_) == kChecksumBytes);
 }
 
 std::int64_t ChecksumTable::blocks_of(const ExtentRange& range) const {
-  const Extent& extent = extents_[static_cast<std::size_t>(range.extent)];
+  const Extent& extent = extents_[range.extent];
   return ceil_div(range.memory.bytes(), extent.block_bytes);
 }
 
 // Block `index` of a range.
 ChecksumTable::Block ChecksumTable::compute(const ExtentRange& range, std::int64_t index) const {
-  const Extent& extent = extents_[static_cast<std::size_t>(range.extent)];
+  const Extent& extent = extents_[range.extent];
   STRATA_CHECK(range.first_byte % extent.block_bytes == 0 &&
                    range.first_byte + range.memory.bytes() <= extent.bytes,
                "{} bytes at {} of an extent of {} in blocks of {}", range.memory.bytes(),
@@ -65,7 +38,7 @@ ChecksumTable::Block ChecksumTable::compute(const ExtentRange& range, std::int64
   const std::uint64_t seed =
       static_cast<std::uint64_t>(range.extent) << 40 | static_cast<std::uint64_t>(block);
   const std::uint64_t sum = store::checksum(range.memory.data() + offset, bytes, seed);
-  return {entries_ + extent.first_entry + block, range.first_byte + offset, bytes,
+  return {entries_ + extent.first_block + block, range.first_byte + offset, bytes,
           std::max<std::uint64_t>(sum, 1)};  // 0 is: unwritten
 }
 
@@ -74,6 +47,12 @@ void ChecksumTable::record(const ExtentRange& range) {
     const Block block = compute(range, index);
     *block.entry = block.checksum;
   });
+}
+
+void ChecksumTable::forget(int extent) {
+  const Extent& forgotten = extents_[extent];
+  const std::int64_t blocks = ceil_div(forgotten.bytes, forgotten.block_bytes);
+  std::fill_n(entries_ + forgotten.first_block, blocks, std::uint64_t{0});
 }
 
 std::optional<ChecksumTable::Mismatch> ChecksumTable::find_mismatch(
@@ -103,7 +82,7 @@ std::optional<ChecksumTable::Mismatch> ChecksumTable::find_mismatch(
   if (first == kNone) return std::nullopt;
   const auto [range, index] = locate(first);
   const Block block = compute(*range, index);
-  return Mismatch{range->extent, block.first_byte, block.bytes, range->memory.bytes()};
+  return Mismatch{range->extent, block.first_byte, block.bytes};
 }
 
 }  // namespace strata::offload

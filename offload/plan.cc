@@ -6,8 +6,8 @@
 #include "kernels/base/bytes.h"
 #include "kernels/base/error.h"
 #include "kernels/device/device.h"
+#include "offload/extent_map.h"
 #include "offload/plan_traffic.h"
-#include "offload/state_store.h"
 
 namespace strata::offload {
 
@@ -117,7 +117,7 @@ class Planner {
   }
 
   // Once something may live on NVMe.
-  void add_checksums() { add(Tier::host, kChecksumsTag, checksum_bytes(plan_)); }
+  void add_checksums() { add(Tier::host, kChecksumsTag, plan_.checksum_bytes()); }
 
   void place_activations() {
     std::int64_t all = 0;
@@ -232,6 +232,11 @@ std::int64_t Plan::bytes_of_elements(StateKind kind, std::int64_t elements) cons
 
 std::int64_t Plan::block_bytes(StateKind kind) const {
   return bytes_of_elements(kind, block_elements);
+}
+
+std::int64_t Plan::checksum_bytes() const {
+  if (!stages_state() && activations != Tier::nvme) return 0;
+  return ExtentMap(*this).blocks() * kChecksumBytes;
 }
 
 std::vector<std::uint8_t> Plan::gathered_units() const {

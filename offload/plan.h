@@ -111,6 +111,8 @@ struct Plan {
   std::int64_t bytes_of_elements(StateKind kind, std::int64_t elements) const;
   // Of one checksummed block of a state; gradients: of a final one.
   std::int64_t block_bytes(StateKind kind) const;
+  // Host memory for the checksums of everything that could lie on NVMe; 0 when nothing can.
+  std::int64_t checksum_bytes() const;
   // Per unit: whether it is gathered into a slot. Weights that live whole on the device are used
   // where they are.
   std::vector<std::uint8_t> gathered_units() const;
@@ -145,7 +147,8 @@ std::int64_t optimizer_buffer_bytes(const Plan& plan);
 inline constexpr int kGradientSlots = 2;
 inline constexpr int kGradientStagingSlots = 2;
 inline constexpr int kOptimizerBuffers = 4;
-// Of the host memory that holds checksums of what is on NVMe.
+// Of what is on NVMe: one for each block (extent_map.h), in host memory.
+inline constexpr std::int64_t kChecksumBytes = 8;
 inline constexpr const char* kChecksumsTag = "checksums";
 
 }  // namespace strata::offload

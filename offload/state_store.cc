@@ -10,10 +10,10 @@ namespace strata::offload {
 StateStore::StateStore(const Plan& plan, Device& device, io::Storage* storage, WorkerSet& workers)
     : plan_(plan),
       storage_(storage),
-      map_(store::map_extents(plan)),
+      extents_(plan),
       resident_offsets_(plan.units.size()),
-      checksum_memory_(device.allocate_pinned("checksums", checksum_bytes(plan))),
-      checksums_(plan, checksum_memory_.span(), workers) {
+      checksum_memory_(device.allocate_pinned(kChecksumsTag, plan.checksum_bytes())),
+      checksums_(extents_, checksum_memory_.span(), workers) {
   for (std::size_t k = 0; k < kStateKinds; ++k) {
     const auto kind = static_cast<StateKind>(k);
     std::int64_t device_bytes = 0;
@@ -27,7 +27,8 @@ StateStore::StateStore(const Plan& plan, Device& device, io::Storage* storage, W
     if (device_bytes > 0) device_[k] = device.allocate(name_of(kind), device_bytes);
     if (host_bytes > 0) host_[k] = device.allocate_pinned(name_of(kind), host_bytes);
   }
-  STRATA_CHECK(map_.bytes == 0 || (storage != nullptr && storage->capacity_bytes() >= map_.bytes));
+  STRATA_CHECK(extents_.bytes() == 0 ||
+               (storage != nullptr && storage->capacity_bytes() >= extents_.bytes()));
 }
 
 StateStore::~StateStore() {
@@ -49,49 +50,49 @@ std::byte* StateStore::device(int unit, StateKind kind) const {
 
 void StateStore::read(int unit, StateKind kind, std::int64_t offset_bytes, AlignedSpan destination,
                       VerifiedReads& reads) {
-  read({ChecksumTable::extent_of(unit, kind), offset_bytes, destination}, reads);
+  read({extents_.id(unit, kind), offset_bytes, destination}, reads);
 }
 
 void StateStore::write(int unit, StateKind kind, std::int64_t offset_bytes, AlignedSpan source,
                        io::IoGroup& group) {
-  write({ChecksumTable::extent_of(unit, kind), offset_bytes, source}, group);
+  write({extents_.id(unit, kind), offset_bytes, source}, group);
 }
 
 void StateStore::read_record(int record, AlignedSpan destination, VerifiedReads& reads) {
-  read({ChecksumTable::extent_of_record(plan_, record), 0, destination}, reads);
+  read({extents_.id_of_record(record), 0, destination}, reads);
 }
 
 void StateStore::write_record(int record, AlignedSpan source, io::IoGroup& group) {
-  write({ChecksumTable::extent_of_record(plan_, record), 0, source}, group);
+  write({extents_.id_of_record(record), 0, source}, group);
 }
 
 void StateStore::read(const ExtentRange& range, VerifiedReads& reads) {
   if (range.memory.bytes() == 0) return;
-  STRATA_CHECK(reads.count_ < VerifiedReads::kReadsMax);
-  reads.store_ = this;
-  reads.reads_[static_cast<std::size_t>(reads.count_++)] = range;
   counter(range.extent).read_bytes += range.memory.bytes();
-  storage_->read(storage_offset(range.extent) + range.first_byte, range.memory, reads.transfers_);
+  storage_->read(storage_offset(range.extent) + range.first_byte, range.memory,
+                 reads.add(*this, range));
 }
 
 void StateStore::write(const ExtentRange& range, io::IoGroup& group) {
   if (range.memory.bytes() == 0) return;
+  if (extents_[range.extent].kind == StateKind::gradients) {
+    STRATA_CHECK(range.first_byte == 0);
+    checksums_.forget(range.extent);
+  }
   checksums_.record(range);
   counter(range.extent).written_bytes += range.memory.bytes();
   storage_->write(storage_offset(range.extent) + range.first_byte, range.memory, group);
 }
 
 std::int64_t StateStore::storage_offset(int extent) const {
-  const auto e = static_cast<std::size_t>(extent);
-  const auto states = static_cast<std::size_t>(this->states());
-  const std::int64_t offset =
-      e < states ? map_.states[e / kStateKinds][e % kStateKinds] : map_.records.at(e - states);
-  STRATA_CHECK(offset != store::ExtentMap::kAbsent, "extent {} is not on NVMe", extent);
+  const std::int64_t offset = extents_[extent].offset_bytes;
+  STRATA_CHECK(offset != Extent::kElsewhere, "extent {} is not on NVMe", extent);
   return offset;
 }
 
 StateStore::Counter& StateStore::counter(int extent) {
-  return traffic_[static_cast<std::size_t>(extent < states() ? extent % kStateKinds : kStateKinds)];
+  const auto kind = extents_[extent].kind;
+  return traffic_[kind ? static_cast<std::size_t>(*kind) : kStateKinds];
 }
 
 void StateStore::verify(std::span<const ExtentRange> reads) const {
@@ -105,24 +106,24 @@ void StateStore::verify(std::span<const ExtentRange> reads) const {
       storage_->locate(storage_offset(mismatch->extent) + mismatch->first_byte));
 }
 
-// "h.3, moment1, elements 262144 to 524287 of this rank's shard"
+// "h.3, moment1, elements 262144 to 524287 of this rank's shard". In bytes where elements are none
+// or, in gradients, of either length.
 std::string StateStore::describe(const ChecksumTable::Mismatch& mismatch) const {
-  const std::int64_t first = mismatch.first_byte;
-  if (mismatch.extent >= states()) {
-    return fmt::format("activation record {}, bytes {} to {}", mismatch.extent - states(), first,
-                       first + mismatch.bytes - 1);
+  const Extent& extent = extents_[mismatch.extent];
+  const std::int64_t last_byte = mismatch.first_byte + mismatch.bytes - 1;
+  if (!extent.kind) {
+    return fmt::format("activation record {}, bytes {} to {}", extent.index, mismatch.first_byte,
+                       last_byte);
   }
-  const UnitPlan& unit = this->unit(mismatch.extent / kStateKinds);
-  const auto kind = static_cast<StateKind>(mismatch.extent % kStateKinds);
-  // Partial sums of gradients are whole shards of f32, whatever final ones are.
-  const bool partial_sum =
-      kind == StateKind::gradients && mismatch.transfer_bytes == unit.shard_elements * 4;
-  const std::int64_t block_elements =
-      partial_sum ? plan_.block_bytes(kind) / 4 : plan_.block_elements;
-  const std::int64_t first_element = first / plan_.block_bytes(kind) * block_elements;
-  const std::int64_t end = std::min(first_element + block_elements, unit.shard_elements);
-  return fmt::format("{}, {}, elements {} to {} of this rank's shard", unit.name, name_of(kind),
-                     first_element, end - 1);
+  const UnitPlan& unit = this->unit(extent.index);
+  if (extent.kind == StateKind::gradients) {
+    return fmt::format("{}, gradients, bytes {} to {} of this rank's shard", unit.name,
+                       mismatch.first_byte, last_byte);
+  }
+  const std::int64_t first = mismatch.first_byte / extent.block_bytes * plan_.block_elements;
+  const std::int64_t end = std::min(first + plan_.block_elements, unit.shard_elements);
+  return fmt::format("{}, {}, elements {} to {} of this rank's shard", unit.name,
+                     name_of(*extent.kind), first, end - 1);
 }
 
 void StateStore::register_memory(AlignedSpan memory) {
@@ -137,7 +138,5 @@ KindTraffic StateStore::traffic() const {
   traffic.activations = traffic_[kStateKinds].value();
   return traffic;
 }
-
-std::int64_t checksum_bytes(const Plan& plan) { return ChecksumTable::bytes_needed(plan); }
 
 }  // namespace strata::offload

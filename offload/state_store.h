@@ -8,8 +8,8 @@
 // host memory apart from the data; what is read is checked against it when it is waited for
 // (VerifiedReads). So bytes that changed on the drive, a write that was lost and one that went to
 // another place end the run with an error that names them. Checksums are computed by the workers.
-// A transfer covers whole blocks, or goes to the end of what was last written. Reading what was
-// never written is a programmer error.
+// A transfer covers whole blocks, or goes to the end of what was last written; gradients, which
+// change their length, are written whole. Reading what was not written is a programmer error.
 //
 // Thread contract: addresses are fixed after construction; transfers are as thread-safe as Storage,
 // and not made from a worker's tile. Whoever reads a range has waited for the last write of it.
@@ -27,8 +27,8 @@
 #include "kernels/base/worker_set.h"
 #include "kernels/device/device.h"
 #include "offload/checksum_table.h"
+#include "offload/extent_map.h"
 #include "offload/plan.h"
-#include "offload/store/extent_map.h"
 #include "offload/verified_reads.h"
 
 namespace strata::offload {
@@ -63,6 +63,10 @@ class StateStore {
   void read_record(int record, AlignedSpan destination, VerifiedReads& reads);
   void write_record(int record, AlignedSpan source, io::IoGroup& group);
 
+  // Of reads that have arrived: for VerifiedReads. Throws IoError for the first block that is not
+  // what was written.
+  void verify(std::span<const ExtentRange> reads) const;
+
   // For memory that transfers will lie in (see Storage::register_memory).
   void register_memory(AlignedSpan memory);
 
@@ -70,7 +74,6 @@ class StateStore {
   KindTraffic traffic() const;
 
  private:
-  friend class VerifiedReads;
   struct Counter {
     std::atomic<std::int64_t> read_bytes{0};
     std::atomic<std::int64_t> written_bytes{0};
@@ -79,19 +82,14 @@ class StateStore {
 
   void read(const ExtentRange& range, VerifiedReads& reads);
   void write(const ExtentRange& range, io::IoGroup& group);
-  // Throws IoError for the first block that is not what was written.
-  void verify(std::span<const ExtentRange> reads) const;
   std::string describe(const ChecksumTable::Mismatch& mismatch) const;
-
-  // In the storage.
   std::int64_t storage_offset(int extent) const;
   Counter& counter(int extent);
-  int states() const { return static_cast<int>(plan_.units.size()) * kStateKinds; }
 
   const Plan& plan_;
   io::Storage* storage_;
   std::vector<AlignedSpan> registered_;
-  store::ExtentMap map_;
+  ExtentMap extents_;
   // Device and host states: one buffer per kind, and where each unit's shard lies in it.
   std::array<DeviceBuffer, kStateKinds> device_;
   std::array<PinnedBuffer, kStateKinds> host_;
@@ -100,9 +98,5 @@ class StateStore {
   ChecksumTable checksums_;
   std::array<Counter, kStateKinds + 1> traffic_;  // by kind; activations last
 };
-
-// Host memory for the checksums of everything that the plan could keep on NVMe: a planned buffer,
-// tag "checksums". 0 when nothing can lie there.
-std::int64_t checksum_bytes(const Plan& plan);
 
 }  // namespace strata::offload

@@ -3,9 +3,17 @@
 #include <span>
 #include <utility>
 
+#include "kernels/base/error.h"
 #include "offload/state_store.h"
 
 namespace strata::offload {
+
+io::IoGroup& VerifiedReads::add(const StateStore& store, const ExtentRange& range) {
+  STRATA_CHECK(count_ < kReadsMax);
+  store_ = &store;
+  reads_[static_cast<std::size_t>(count_++)] = range;
+  return transfers_;
+}
 
 void VerifiedReads::wait() {
   const int count = std::exchange(count_, 0);

@@ -18,12 +18,14 @@ class VerifiedReads {
   // Reads between two waits; more is a programmer error.
   static constexpr int kReadsMax = 16;
 
+  // For StateStore, which is about to start the read: in the group that is given.
+  io::IoGroup& add(const StateStore& store, const ExtentRange& range);
+
   // Blocks until everything has arrived, then checks it on the workers. Throws the first failure,
   // an IoError; for a block whose checksum differs it names state, elements, file and offset.
   void wait();
 
  private:
-  friend class StateStore;
   const StateStore* store_ = nullptr;  // of the reads under way
   std::array<ExtentRange, kReadsMax> reads_;
   int count_ = 0;

@@ -108,8 +108,8 @@ class WeightStreamer {
   std::int64_t slot_bytes_ = 0;
   std::vector<Slot> slots_;
   std::vector<Staging> staging_;
-  std::vector<VerifiedReads> reads_;   // per staging buffer
-  std::vector<io::IoGroup> writes_;  // per unit: the write-back of updated weights
+  std::vector<VerifiedReads> reads_;  // per staging buffer
+  std::vector<io::IoGroup> writes_;   // per unit: the write-back of updated weights
   std::unique_ptr<Event> resident_ready_;
   std::unique_ptr<Stream> h2d_;  // streams end before what they touch
   std::unique_ptr<Stream> gather_;

@@ -1,7 +1,7 @@
 #include <utility>
 
 #include "kernels/base/error.h"
-#include "offload/store/extent_map.h"
+#include "offload/extent_map.h"
 #include "offload/store/manifest.h"
 
 namespace strata::store {
@@ -10,19 +10,19 @@ using offload::StateKind;
 
 Manifest make_manifest(const offload::Plan& plan, std::vector<std::vector<Parameter>> parameters) {
   STRATA_CHECK(parameters.size() == plan.units.size());
-  const ExtentMap map = map_extents(plan);
+  const offload::ExtentMap map(plan);
   Manifest manifest;
   manifest.dtypes = plan.dtypes;
   manifest.block_elements = plan.block_elements;
-  manifest.data_bytes = map.bytes;
+  manifest.data_bytes = map.bytes();
   for (std::size_t u = 0; u < plan.units.size(); ++u) {
     const offload::UnitPlan& planned = plan.units[u];
     StoredUnit unit{
         planned.name, planned.elements, planned.shard_elements, std::move(parameters[u]), {}};
     for (std::size_t k = 0; k < unit.extents.size(); ++k) {
-      const std::int64_t bytes = plan.shard_bytes(planned, static_cast<StateKind>(k));
-      if (map.states[u][k] == ExtentMap::kAbsent || bytes == 0) continue;
-      unit.extents[k] = Extent{bytes, {map.states[u][k]}};
+      const offload::Extent& extent = map.of(static_cast<int>(u), static_cast<StateKind>(k));
+      if (extent.offset_bytes == offload::Extent::kElsewhere || extent.bytes == 0) continue;
+      unit.extents[k] = Extent{extent.bytes, {extent.offset_bytes}};
     }
     manifest.units.push_back(std::move(unit));
   }

@@ -235,7 +235,7 @@ TEST(Plan, ChecksumsAreHeldWhereSomethingMayLieOnNvme) {
   const Plan activations = plan_of(placed(Tier::host, Tier::nvme));
   const Plan everything = plan_of(placed(Tier::nvme, Tier::nvme));
   for (const Plan* plan : {&activations, &everything}) {
-    EXPECT_EQ(bytes_tagged(*plan, kChecksumsTag), round_up(checksum_bytes(*plan), kPageBytes));
+    EXPECT_EQ(bytes_tagged(*plan, kChecksumsTag), round_up(plan->checksum_bytes(), kPageBytes));
   }
 }
 

@@ -63,8 +63,7 @@ struct Machine {
     reads.wait();
   }
   std::int64_t place(int unit, StateKind kind) const {
-    return store::map_extents(plan)  // the drive's bytes are not reachable through the store
-        .states[static_cast<std::size_t>(unit)][static_cast<std::size_t>(kind)];
+    return ExtentMap(plan).of(unit, kind).offset_bytes;  // the store does not show the drive
   }
   // Changes what the drive holds, behind the store's back.
   void on_drive(std::int64_t offset, std::int64_t bytes,
@@ -217,7 +216,8 @@ TEST(StateStore, ActivationRecordsAreChecked) {
   const std::int64_t bytes = 8192;  // 5,003 in whole pages
   machine.store.write_record(3, machine.fill(bytes, 1), machine.group);
   machine.group.wait();
-  const std::int64_t place = store::map_extents(machine.plan).records[3];
+  const ExtentMap extents(machine.plan);
+  const std::int64_t place = extents[extents.id_of_record(3)].offset_bytes;
   const auto read = [&] {
     machine.store.read_record(3, machine.buffer.span(0, bytes), machine.reads);
     machine.reads.wait();
@@ -246,7 +246,7 @@ TEST(StateStore, AFinalGradientMayBeShorterThanThePartialSumBeforeIt) {
   }
 }
 
-TEST(StateStore, NamesTheElementsOfAPartialSum) {
+TEST(StateStore, NamesTheBytesOfAGradient) {
   PlanInput input = on_nvme();
   input.dtypes.gradients = Dtype::bf16;
   Machine machine(input);
@@ -261,7 +261,7 @@ TEST(StateStore, NamesTheElementsOfAPartialSum) {
                        machine.reads);
     machine.reads.wait();
   });
-  EXPECT_TRUE(mentions(text, "table, gradients, elements 6144 to 8191")) << text;
+  EXPECT_TRUE(mentions(text, "table, gradients, bytes 24576 to 32767 of this")) << text;
 }
 
 TEST(StateStore, ChecksumMemoryIsWhatWasPlanned) {
@@ -271,10 +271,10 @@ TEST(StateStore, ChecksumMemoryIsWhatWasPlanned) {
   const auto held = std::find_if(entries.begin(), entries.end(),
                                  [](const auto& entry) { return entry.tag == "checksums"; });
   ASSERT_NE(held, entries.end());
-  EXPECT_EQ(held->bytes, round_up(checksum_bytes(machine.plan), kPageBytes));
+  EXPECT_EQ(held->bytes, round_up(machine.plan.checksum_bytes(), kPageBytes));
   // By hand: shards of 5, 3, 3, 3 and 1 blocks, five kinds; the table's gradient is f32 either way.
   // Six records of two pages fit a block each. 8 bytes an entry.
-  EXPECT_EQ(checksum_bytes(machine.plan), ((5 + 3 + 3 + 3 + 1) * 5 + 6) * 8);
+  EXPECT_EQ(machine.plan.checksum_bytes(), ((5 + 3 + 3 + 3 + 1) * 5 + 6) * 8);
 }
 
 TEST(StateStore, TransfersAllocateNothing) {
@@ -297,6 +297,27 @@ TEST(StateStoreDeathTest, ReadingWhatWasNeverWrittenIsAProgrammerError) {
       {
         Machine machine(on_nvme());
         machine.read(kTable, StateKind::moment1);
+      },
+      "never written");
+}
+
+// A partial sum is no longer there once a final gradient, half as long, was written over it.
+TEST(StateStoreDeathTest, ReadingPastWhatWasLastWrittenIsAProgrammerError) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  PlanInput input = on_nvme();
+  input.dtypes.gradients = Dtype::bf16;
+  EXPECT_DEATH(
+      {
+        Machine machine(input);
+        const std::int64_t elements = machine.plan.units[kTable].shard_elements;
+        for (const std::int64_t bytes : {elements * 4, elements * 2}) {
+          machine.store.write(kTable, StateKind::gradients, 0, machine.fill(bytes, 5),
+                              machine.group);
+          machine.group.wait();
+        }
+        machine.store.read(kTable, StateKind::gradients, 0, machine.buffer.span(0, elements * 4),
+                           machine.reads);
+        machine.reads.wait();
       },
       "never written");
 }

@@ -16,8 +16,8 @@
 #include "kernels/base/bytes.h"
 #include "kernels/base/failure_latch.h"
 #include "kernels/device/cpu_device.h"
+#include "offload/extent_map.h"
 #include "offload/state_store.h"
-#include "offload/store/extent_map.h"
 #include "tests/io/fault_seeds.h"
 #include "tests/offload/small_plan.h"
 
@@ -37,7 +37,7 @@ struct Item {
   int unit = -1;  // -1: a record
   int record = -1;
   StateKind kind = StateKind::weights;
-  std::string name;  // in errors
+  std::string name{};  // in errors
   std::int64_t offset_bytes = 0;
   AlignedSpan memory{};
   bool written = false;
@@ -62,25 +62,21 @@ struct Item {
 
 std::vector<Item> items_of(const Plan& plan, AlignedSpan memory) {
   std::vector<Item> items;
-  const store::ExtentMap map = store::map_extents(plan);
-  const auto add = [&](Item item, std::int64_t offset_bytes, std::int64_t bytes) {
-    item.offset_bytes = offset_bytes;
-    item.memory = memory.sub(offset_bytes, bytes);
-    items.push_back(item);
-  };
-  for (std::size_t u = 0; u < plan.units.size(); ++u) {
-    for (std::size_t k = 0; k < kStateKinds; ++k) {
-      const auto kind = static_cast<StateKind>(k);
-      const UnitPlan& unit = plan.units[u];
-      add({.unit = static_cast<int>(u),
-           .kind = kind,
-           .name = fmt::format("{}, {}, elements", unit.name, name_of(kind))},
-          map.states[u][k], plan.shard_bytes(unit, kind));
+  const ExtentMap map(plan);
+  for (int id = 0; id < map.id_of_record(static_cast<int>(plan.record_bytes.size())); ++id) {
+    const Extent& extent = map[id];
+    Item item{.offset_bytes = extent.offset_bytes,
+              .memory = memory.sub(extent.offset_bytes, extent.bytes)};
+    if (extent.kind) {
+      item.unit = extent.index;
+      item.kind = *extent.kind;
+      item.name = fmt::format("{}, {}, ", plan.units[static_cast<std::size_t>(item.unit)].name,
+                              name_of(item.kind));
+    } else {
+      item.record = extent.index;
+      item.name = fmt::format("activation record {},", item.record);
     }
-  }
-  for (std::size_t r = 0; r < map.records.size(); ++r) {
-    add({.record = static_cast<int>(r), .name = fmt::format("activation record {},", r)},
-        map.records[r], round_up(plan.record_bytes[r], kPageBytes));
+    items.push_back(item);
   }
   return items;
 }
