@@ -5,7 +5,9 @@
 // take queries from early to late, and dK and dV are summed per query head, then over the heads
 // that share them: the bits depend on the shape alone.
 #include <algorithm>
+#include <mutex>
 
+#include "kernels/base/error.h"
 #include "kernels/ops/cpu/attention.h"
 #include "kernels/ops/cpu/attention_tiles.h"
 #include "kernels/ops/cpu/kernel_table.h"
@@ -26,6 +28,7 @@ std::int64_t tile_rows(std::int64_t tokens) { return std::min(kTile, tokens); }
 std::int64_t sums_elements(std::int64_t heads, std::int64_t tokens, std::int64_t head_dim) {
   return 3 * heads * tokens * head_dim;
 }
+
 class Sums {
  public:
   Sums(const AttentionShape& shape, float* memory) : shape_(shape), memory_(memory) {}
