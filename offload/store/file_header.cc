@@ -1,5 +1,6 @@
 #include "offload/store/file_header.h"
 
+#include <algorithm>
 #include <cstring>
 #include <string_view>
 
@@ -43,6 +44,12 @@ constexpr std::int64_t kRanksMax = 1 << 20;
 
 Field<std::int64_t> weight_field(std::size_t d) { return {kSharesOffset + d * kShareBytes}; }
 Field<std::int64_t> stripes_field(std::size_t d) { return {kSharesOffset + d * kShareBytes + 8}; }
+
+std::string without_control_characters(std::string text) {
+  const auto is_control = [](char c) { return (c >= 0 && c < ' ') || c == '\x7F'; };
+  std::replace_if(text.begin(), text.end(), is_control, '?');
+  return text;
+}
 
 void check_whole_pages(const char* name, std::int64_t bytes, std::int64_t last) {
   check_range(name, bytes, 0, last);
@@ -140,8 +147,8 @@ FileHeader decode_header(std::span<const std::byte> bytes) {
     throw FormatError("the header is damaged: its checksum differs");
   }
   if (const std::int64_t version = kVersion.get(bytes); version != kFormatVersion) {
-    throw_error<FormatError>("its format has version {}, this program reads version {}", version,
-                             kFormatVersion);
+    throw_error<VersionError>("its format has version {}, this program reads version {}", version,
+                              kFormatVersion);
   }
   FileHeader header;
   std::memcpy(header.run_id.data(), bytes.data() + kRunIdOffset, header.run_id.size());
@@ -155,8 +162,8 @@ FileHeader decode_header(std::span<const std::byte> bytes) {
   header.commit_table_bytes = kCommitTableBytes.get(bytes);
   header.data_bytes = kDataBytes.get(bytes);
   header.stripe_bytes = kStripeBytes.get(bytes);
-  header.host = kHost.get(bytes, "host name");
-  header.run_folder = kRunFolder.get(bytes, "run folder");
+  header.host = without_control_characters(kHost.get(bytes, "host name"));
+  header.run_folder = without_control_characters(kRunFolder.get(bytes, "run folder"));
   const std::int32_t directories = kDirectories.get(bytes);
   check_range("the number of directories", directories, 1, kDirectoriesMax);
   for (std::size_t d = 0; d < static_cast<std::size_t>(directories); ++d) {

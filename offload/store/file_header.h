@@ -3,7 +3,9 @@
 //
 //   | header | superblock 0 | superblock 1 | manifest | commit table 0 | commit table 1 | stripes …
 //
-// Pure functions on bytes. Decoding trusts nothing, and throws FormatError.
+// Pure functions on bytes. Decoding trusts nothing, and throws FormatError: VersionError for an
+// intact header of another version of the format. In the texts of a decoded header, which are for
+// people, '?' stands for what could command a terminal.
 #pragma once
 
 #include <array>
@@ -14,6 +16,7 @@
 #include <vector>
 
 #include "io/stripe_map.h"
+#include "kernels/base/error.h"
 
 namespace strata::store {
 
@@ -27,6 +30,10 @@ using RunId = std::array<std::byte, 16>;
 // 32 hex digits, lower case. parse: throws FormatError.
 std::string format_run_id(const RunId& id);
 RunId parse_run_id(std::string_view text);
+
+class VersionError final : public FormatError {
+  using FormatError::FormatError;
+};
 
 // Where the metadata of a file lies; each piece starts on a page.
 struct MetadataLayout {

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <climits>
 #include <cstring>
+#include <filesystem>
 
 #include "io/transfer.h"
 #include "kernels/base/bytes.h"
@@ -38,7 +39,9 @@ FileHeader make_header(const io::Volume& volume, const StoreIdentity& identity,
   header.world_size = identity.world_size;
   header.process_id = ::getpid();
   header.host = host_name();
-  header.run_folder = identity.run_folder;
+  if (!identity.run_folder.empty()) {
+    header.run_folder = std::filesystem::absolute(identity.run_folder).lexically_normal();
+  }
   header.manifest_bytes = static_cast<std::int64_t>(text.size());
   header.manifest_checksum = manifest_checksum(text);
   header.commit_table_bytes = commit_table_bytes(manifest);
