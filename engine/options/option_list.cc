@@ -175,8 +175,11 @@ void add_arithmetic(ListBuilder& list) {
   list.add("matmul-dtype", "Type that matrix products run in; auto measures at start",
            choice_field({"auto", "bf16", "f32"}, &Options::matmul_dtype));
   list.used_by({CommandKind::train, CommandKind::plan, CommandKind::bench_optimizer});
-  list.add("isa", "Instruction set; auto is the best that this machine has",
-           choice_field({"auto", "avx512", "avx2", "scalar"}, &Options::isa));
+  list.add(
+      "isa",
+      "Instruction set, a part of the arithmetic: runs with another one round otherwise in matrix "
+      "products; auto is the best that this machine has",
+      choice_field({"auto", "avx512", "avx2", "scalar"}, &Options::isa));
   OptionSpec& threads = list.add(
       "threads", "Compute threads of a rank; auto is its share of the processors it may use",
       integer_field(&Options::threads), {"num_threads"});
@@ -184,8 +187,10 @@ void add_arithmetic(ListBuilder& list) {
       {CommandKind::bench_optimizer, "Compute threads; auto measures with 1 and with all"}};
   threads.of_a_rank = true;
   list.used_by(kTrain);
-  list.add("seed", "Of the initial weights and the order of the data",
-           integer_field(&Options::seed), {"random_seed"});
+  list.add(
+      "seed",
+      "Of the initial weights, the order of the data, and the rounding of --moments bf16 and int8",
+      integer_field(&Options::seed), {"random_seed"});
 }
 
 void add_run(ListBuilder& list) {

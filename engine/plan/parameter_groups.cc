@@ -27,7 +27,7 @@ struct Pattern {
 
 using Patterns = std::vector<Pattern>;
 
-Pattern parse_lr_scale(const std::string& text) {
+Pattern parse_lr_scale(const std::string& text, double learning_rate) {
   const std::size_t equals = text.rfind('=');
   if (equals == std::string::npos || equals == 0) {
     throw_error<ConfigError>("--lr-scale: '{}' is not PATTERN=X, as in wte.*=0.1", text);
@@ -38,6 +38,11 @@ Pattern parse_lr_scale(const std::string& text) {
   const auto [stop, error] = std::from_chars(begin, end, pattern.factor);
   if (error != std::errc() || stop != end || !std::isfinite(pattern.factor) || pattern.factor < 0) {
     throw_error<ConfigError>("--lr-scale: the factor of '{}' is not a number from 0 up", text);
+  }
+  const auto scaled = static_cast<float>(learning_rate * pattern.factor);  // as it is used
+  if (!std::isfinite(scaled) || (scaled == 0 && learning_rate > 0 && pattern.factor > 0)) {
+    throw_error<ConfigError>("--lr-scale: the factor of '{}' makes the --lr of {} {} as f32", text,
+                             learning_rate, scaled);
   }
   return pattern;
 }
@@ -75,11 +80,11 @@ std::vector<ParameterSegment> segments_of(const models::UnitSpec& unit, Patterns
 
 std::vector<std::vector<ParameterSegment>> parameter_groups(
     const std::vector<models::UnitSpec>& units, const std::vector<std::string>& no_decay,
-    const std::vector<std::string>& lr_scale) {
+    const std::vector<std::string>& lr_scale, double learning_rate) {
   Patterns without_decay;
   for (const std::string& text : no_decay) without_decay.push_back({text});
   Patterns scaled;
-  for (const std::string& text : lr_scale) scaled.push_back(parse_lr_scale(text));
+  for (const std::string& text : lr_scale) scaled.push_back(parse_lr_scale(text, learning_rate));
   std::vector<std::vector<ParameterSegment>> groups;
   for (const models::UnitSpec& unit : units) {
     groups.push_back(segments_of(unit, without_decay, scaled));

@@ -25,11 +25,12 @@ struct ParameterSegment {
 // `lr_scale`: "PATTERN=X", the factor on the learning rate of the tensors that match; where several
 // match a tensor, the last of them counts. 0 freezes: the tensor is not updated, and its gradient
 // does not count in the norm.
-// Throws ConfigError for a pattern that matches no tensor, a factor that is no number from 0 up,
-// and where everything is frozen.
+// Throws ConfigError for a pattern that matches no tensor, a factor that is no number from 0 up or
+// takes `learning_rate`, the largest of the run, out of f32's range, and where everything is
+// frozen.
 std::vector<std::vector<ParameterSegment>> parameter_groups(
     const std::vector<models::UnitSpec>& units, const std::vector<std::string>& no_decay,
-    const std::vector<std::string>& lr_scale);
+    const std::vector<std::string>& lr_scale, double learning_rate);
 
 // Whether a unit is never updated.
 bool wholly_frozen(const std::vector<ParameterSegment>& segments);

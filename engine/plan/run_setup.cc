@@ -156,7 +156,8 @@ RunSetup resolve(const Options& options, const comm::Topology& topology,
   }
   setup.units = models::gpt2_units(setup.model);
   setup.index = index_units(setup.units);
-  setup.parameter_groups = parameter_groups(setup.units, options.no_decay, options.lr_scale);
+  setup.parameter_groups =
+      parameter_groups(setup.units, options.no_decay, options.lr_scale, options.lr);
   setup.batch = resolve_batch(options, setup.model, topology.world_size);
   setup.isa = parse_isa(options.isa);
   const CpuShare share = cpu_share(topology.local_rank, topology.local_world_size);

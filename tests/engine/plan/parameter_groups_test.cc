@@ -15,6 +15,7 @@ namespace {
 using test::error_text;
 using test::mentions;
 
+constexpr double kRate = 1e-3;
 constexpr std::int64_t kEnd = std::numeric_limits<std::int64_t>::max();
 
 models::TensorSpec tensor(const std::string& name, std::int64_t offset, bool decay) {
@@ -48,26 +49,26 @@ void expect_segments(const std::vector<ParameterSegment>& actual,
 }
 
 TEST(ParameterGroups, MatricesDecayAndEqualNeighboursAreOne) {
-  const Groups groups = parameter_groups(units(), {}, {});
+  const Groups groups = parameter_groups(units(), {}, {}, kRate);
   expect_segments(groups[0], {{kEnd, 1, true}});
   expect_segments(groups[1], {{128, 1, false}, {384, 1, true}, {kEnd, 1, false}});
 }
 
 TEST(ParameterGroups, NoDecayIsBesidesBiasesAndNorms) {
-  expect_segments(parameter_groups(units(), {"*.mlp.*"}, {})[1], {{kEnd, 1, false}});
+  expect_segments(parameter_groups(units(), {"*.mlp.*"}, {}, kRate)[1], {{kEnd, 1, false}});
 }
 
 TEST(ParameterGroups, TheLastFactorThatMatchesCounts) {
-  const Groups groups = parameter_groups(units(), {}, {"*=0.5", "h.*=2", "*.bias=0"});
+  const Groups groups = parameter_groups(units(), {}, {"*=0.5", "h.*=2", "*.bias=0"}, kRate);
   expect_segments(groups[0], {{kEnd, 0.5, true}});
   expect_segments(groups[1], {{64, 2, false}, {128, 0, false}, {384, 2, true}, {kEnd, 0, false}});
   // In the other order the general pattern hides the others.
-  const Groups hidden = parameter_groups(units(), {}, {"*.bias=0", "h.*=2", "*=0.5"});
+  const Groups hidden = parameter_groups(units(), {}, {"*.bias=0", "h.*=2", "*=0.5"}, kRate);
   expect_segments(hidden[1], {{128, 0.5, false}, {384, 0.5, true}, {kEnd, 0.5, false}});
 }
 
 TEST(ParameterGroups, AUnitIsFrozenWhenAllOfItIs) {
-  const Groups groups = parameter_groups(units(), {}, {"wte.*=0", "h.0.ln.*=0"});
+  const Groups groups = parameter_groups(units(), {}, {"wte.*=0", "h.0.ln.*=0"}, kRate);
   EXPECT_TRUE(wholly_frozen(groups[0]));
   EXPECT_FALSE(wholly_frozen(groups[1]));
 }
@@ -88,11 +89,13 @@ TEST(ParameterGroups, RefusesByName) {
       {{}, {"wte.*=inf"}, "'wte.*=inf' is not a number"},
       {{}, {"wte.*="}, "'wte.*=' is not a number"},
       {{}, {"wte.*=0.5x"}, "'wte.*=0.5x' is not a number"},
+      {{}, {"wte.*=1e-43"}, "'wte.*=1e-43' makes the --lr of 0.001 0 as f32"},
+      {{}, {"wte.*=1e42"}, "'wte.*=1e42' makes the --lr of 0.001 inf as f32"},
       {{}, {"*=0"}, "freezes every parameter"},
   };
   for (const Bad& bad : cases) {
-    const std::string text =
-        error_text<ConfigError>([&] { parameter_groups(units(), bad.no_decay, bad.lr_scale); });
+    const std::string text = error_text<ConfigError>(
+        [&] { parameter_groups(units(), bad.no_decay, bad.lr_scale, kRate); });
     EXPECT_PRED2(mentions, text, bad.mentions);
   }
 }
