@@ -17,7 +17,7 @@ int main(int argc, char** argv) {
     }
     return exit_code;
   } catch (const std::exception& error) {
-    strata::engine::print_error(error.what());
+    strata::engine::report(error, -1);
     return strata::engine::exit_code_of(error);
   }
 }

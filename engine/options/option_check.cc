@@ -33,15 +33,19 @@ void require_within(const char* option, double value, double least, double most)
   }
 }
 
-// What the optimizer computes with: the nearest f32, which must still be positive.
+// The optimizer computes with the nearest f32.
 void require_positive(const char* option, double value) {
-  if (!(static_cast<float>(value) > 0))
-    throw_error<ConfigError>("--{} is {}, but must be above 0", option, value);
+  const auto used = static_cast<float>(value);
+  if (!(used > 0)) {
+    throw_error<ConfigError>("--{} is {}, as f32 {}, but must be above 0", option, value, used);
+  }
 }
 
 void require_decay(const char* option, double value) {
-  if (!(value >= 0 && static_cast<float>(value) < 1)) {
-    throw_error<ConfigError>("--{} is {}, but must be at least 0 and below 1", option, value);
+  const auto used = static_cast<float>(value);
+  if (!(value >= 0 && used < 1)) {
+    throw_error<ConfigError>("--{} is {}, as f32 {}, but must be at least 0 and below 1", option,
+                             value, used);
   }
 }
 
@@ -53,24 +57,6 @@ void check_data(const Options& o) {
   if (!o.val_data.empty() && o.val_fraction > 0) {
     throw ConfigError("--val-data and --val-fraction exclude each other: give one of them");
   }
-}
-
-// Runs `check`, whose errors then name the option.
-template <typename Check>
-void name_in_errors(const char* option, Check check) {
-  try {
-    check();
-  } catch (const ConfigError& e) {
-    throw_error<ConfigError>("--{}: {}", option, e.what());
-  }
-}
-
-void check_nvme(const Options& o) {
-  std::size_t directories = 1;  // the folder of --run
-  if (!o.nvme.empty()) {
-    name_in_errors("nvme", [&] { directories = io::parse_directories(o.nvme).size(); });
-  }
-  name_in_errors("nvme-endurance", [&] { parse_endurance(o.nvme_endurance, directories); });
 }
 
 void check_tiers(const Options& o) {
@@ -153,6 +139,14 @@ void check_options(const Options& options) {
   check_arithmetic(options);
   check_watching(options);
   check_timeouts(options);
+}
+
+void check_nvme(const Options& options) {
+  std::size_t directories = 1;  // the folder of --run
+  if (!options.nvme.empty()) {
+    name_in_errors("nvme", [&] { directories = io::parse_directories(options.nvme).size(); });
+  }
+  name_in_errors("nvme-endurance", [&] { parse_endurance(options.nvme_endurance, directories); });
 }
 
 void check_timeouts(const Options& options) {

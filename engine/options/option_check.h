@@ -4,17 +4,29 @@
 #include <string>
 
 #include "engine/options/options.h"
+#include "kernels/base/error.h"
 
 namespace strata::engine {
 
 // Ranges and combinations. Throws ConfigError.
 void check_options(const Options& options);
 
-// Of them, what commands that train nothing have too. Throws ConfigError.
+// Of them, what commands that train nothing have too. Throw ConfigError.
+void check_nvme(const Options& options);
 void check_timeouts(const Options& options);
 
 // What train needs and plan does not: data, and a number of steps or epochs. Throws ConfigError.
 void check_training_options(const Options& options);
+
+// Runs `work`, whose ConfigErrors then name the option.
+template <typename Work>
+void name_in_errors(const char* option, const Work& work) {
+  try {
+    work();
+  } catch (const ConfigError& e) {
+    throw_error<ConfigError>("--{}: {}", option, e.what());
+  }
+}
 
 // The device that --device stands for: "cpu", also for auto. Throws ConfigError for one that this
 // build does not have.

@@ -38,8 +38,6 @@ int run_on_first_rank(const Options& options, Ranks& ranks, Clock::time_point) {
   return ranks.comm.rank() == 0 ? kRun(options) : 0;
 }
 
-void accept_options(const Options&) {}
-
 const Command kCommands[] = {
     {{"train", "", CommandKind::train},
      "Train a model larger than its memory on text or tokens",
@@ -55,12 +53,12 @@ const Command kCommands[] = {
        return run_plan(options, ranks);
      }},
     {{"gc", "DIR...", CommandKind::gc},
-     "Reclaim the space of stores whose runs have ended or died",
+     "Reclaim the space of stale stores: of runs that have ended or died",
      check_gc_options,
      run_on_first_rank<run_gc>},
     {{"doctor", "", CommandKind::doctor},
      "Show what this machine allows, and what to do where it falls short",
-     accept_options,
+     check_nvme,
      run_on_first_rank<run_doctor>},
     {{"bench io", "", CommandKind::bench_io},
      "Measure the drives by block size and depth, and name the options that follow",
@@ -134,7 +132,7 @@ int run_cli(const std::vector<std::string>& arguments) {
   const std::string name = is_bench ? first + " " + arguments[1] : first;
   if (std::any_of(arguments.begin(), arguments.end(), asks_for_help)) {
     if (name == "bench") {
-      print_once(commands_text("bench "));
+      print_once("usage: strata bench NAME [--option VALUE ...]\n\n" + commands_text("bench "));
       return 0;
     }
     const Command& command = find_command(name);

@@ -10,6 +10,9 @@
 namespace strata::engine {
 
 int exit_code_of(const std::exception& error) {
+  if (const auto* reported = dynamic_cast<const ReportedFailure*>(&error)) {
+    return reported->exit_code();
+  }
   if (const auto* interrupted = dynamic_cast<const Interrupted*>(&error)) {
     return kExitSignalled + interrupted->signal();
   }
@@ -19,6 +22,11 @@ int exit_code_of(const std::exception& error) {
 void print_error(std::string_view message) {
   fmt::print(stderr, "strata: error: {}\n", message);
   std::fflush(stderr);
+}
+
+void report(const std::exception& error, int rank) {
+  if (dynamic_cast<const ReportedFailure*>(&error) != nullptr) return;
+  print_error(rank < 0 ? error.what() : fmt::format("rank {}: {}", rank, error.what()));
 }
 
 }  // namespace strata::engine

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstring>
 #include <optional>
+#include <utility>
 
 namespace strata::engine {
 
@@ -64,7 +65,17 @@ InterruptWatch::~InterruptWatch() {
   ::close(write_end);
 }
 
-void InterruptWatch::watch(FailureLatch& failure) const {
+void InterruptWatch::delete_on_signal(std::vector<std::string> paths) {
+  const std::lock_guard lock(mutex_);
+  paths_ = std::move(paths);
+}
+
+void InterruptWatch::delete_files() {
+  const std::lock_guard lock(mutex_);
+  for (const std::string& path : paths_) ::unlink(path.c_str());
+}
+
+void InterruptWatch::watch(FailureLatch& failure) {
   using Clock = std::chrono::steady_clock;
   std::optional<Clock::time_point> first;
   unsigned char what = kStop;
@@ -72,6 +83,7 @@ void InterruptWatch::watch(FailureLatch& failure) const {
     if (!first) {
       first = Clock::now();
       failure.set(std::make_exception_ptr(Interrupted(what)));
+      delete_files();
     } else if (Clock::now() - *first > kSameSignal) {
       ::signal(what, SIG_DFL);
       ::raise(what);

@@ -1,5 +1,5 @@
-// InterruptWatch: SIGINT and SIGTERM as a failure of the run, so that it ends as after any other:
-// threads stop, exceptions unwind, and the files that are the run's own are deleted.
+// InterruptWatch: SIGINT, SIGTERM and SIGHUP as a failure of the run, so that it ends as after any
+// other: threads stop, exceptions unwind, and the files that are the run's own are deleted.
 //
 //   watching ──signal──▶ the run has failed ──another, a second later or more──▶ process killed
 //
@@ -11,7 +11,10 @@
 #include <signal.h>
 
 #include <array>
+#include <mutex>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "kernels/base/error.h"
 #include "kernels/base/failure_latch.h"
@@ -33,15 +36,21 @@ class InterruptWatch {
   // `failure` must outlive it. Throws IoError when the system refuses.
   explicit InterruptWatch(FailureLatch& failure);
   ~InterruptWatch();
+  // Files that a signal deletes at once, besides whoever owns them: launchers of several ranks kill
+  // them a moment later, in the middle of that.
+  void delete_on_signal(std::vector<std::string> paths);
   InterruptWatch(const InterruptWatch&) = delete;
   InterruptWatch& operator=(const InterruptWatch&) = delete;
 
  private:
-  static constexpr std::array<int, 2> kSignals = {SIGINT, SIGTERM};
+  static constexpr std::array<int, 3> kSignals = {SIGHUP, SIGINT, SIGTERM};
 
-  void watch(FailureLatch& failure) const;
+  void watch(FailureLatch& failure);
+  void delete_files();
 
   std::array<struct sigaction, kSignals.size()> before_{};
+  std::mutex mutex_;
+  std::vector<std::string> paths_;  // guarded by mutex_
   std::thread thread_;
 };
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "engine/data/training_data.h"
+#include "engine/options/json_text.h"
 #include "engine/options/option_check.h"
 #include "engine/plan/plan_report.h"
 #include "engine/plan/run_setup.h"
@@ -23,7 +24,7 @@ struct Planned {
   NvmeSpace nvme;
 };
 
-void print_json(const nlohmann::json& object) { fmt::print("{}\n", object.dump(2)); }
+void print_json(const nlohmann::json& object) { fmt::print("{}\n", json_text(object)); }
 
 nlohmann::json refusal_json(const std::exception& error, offload::Tier tier,
                             std::int64_t needed_bytes) {

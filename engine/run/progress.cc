@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "engine/options/json_text.h"
 #include "engine/run/text_file.h"
 #include "kernels/base/bytes.h"
 
@@ -66,9 +67,7 @@ void Progress::show(const StepRecord& record) {
 
 void Progress::note(std::string_view text) {
   if (style_ == ProgressStyle::json) {
-    // A sample of bytes need not be UTF-8.
-    constexpr auto kReplace = nlohmann::json::error_handler_t::replace;
-    const std::string line = nlohmann::json{{"note", text}}.dump(-1, ' ', false, kReplace);
+    const std::string line = json_text({{"note", text}}, -1);
     write_fully(descriptor_, line + "\n", kOutputName);
     return;
   }

@@ -106,7 +106,7 @@ int run_on_ranks(const std::function<Options()>& read_options,
     if (comm->rank() == 0) print_error(error.what());
     return error.exit_code();
   } catch (const std::exception& error) {
-    print_error(fmt::format("rank {}: {}", comm->rank(), error.what()));
+    report(error, comm->rank());
     comm->abort();
     return kExitFailed;
   }

@@ -43,6 +43,13 @@ Session::Session(const RunSetup& setup, comm::Communicator& comm, FailureLatch& 
   rates_ = measure_machine(setup, device_, volume_.get(), comm);
 }
 
+std::vector<std::string> Session::store_files() const {
+  std::vector<std::string> paths;
+  if (volume_ == nullptr) return paths;
+  for (int d = 0; d < volume_->devices(); ++d) paths.push_back(volume_->file(d).device_path(0));
+  return paths;
+}
+
 TrainerParts Session::trainer_parts() {
   return {device_, workers_, comm_, failure_, volume_.get(), tracer_.get()};
 }

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "engine/plan/machine_rates.h"
 #include "engine/plan/run_setup.h"
@@ -28,6 +30,8 @@ class Session {
   CpuDevice& device() { return device_; }
   // Null when the plan keeps nothing on NVMe.
   io::Volume* volume() { return volume_.get(); }
+  // The paths of its files.
+  std::vector<std::string> store_files() const;
   // Which I/O engine carries its transfers, and why.
   const io::EngineChoice& engine_choice() const { return engine_choice_; }
   Tracer* tracer() { return tracer_.get(); }

@@ -4,12 +4,11 @@
 #include <filesystem>
 #include <system_error>
 
-#include "engine/options/count_text.h"
 #include "engine/run/run_store.h"
+#include "engine/tools/gc_command.h"
 #include "io/volume.h"
 #include "kernels/base/bytes.h"
 #include "kernels/base/error.h"
-#include "offload/store/store_search.h"
 
 namespace strata::engine {
 
@@ -28,11 +27,9 @@ std::string nearest_existing(const std::string& path) {
 
 void look_for_left_stores(std::vector<NvmeDirectory>& directories) {
   for (NvmeDirectory& directory : directories) {
-    if (!fs::is_directory(directory.path)) continue;
-    for (const store::FoundStore& found : store::find_stores(directory.path)) {
-      if (found.state == store::StoreState::in_use) continue;
-      ++directory.left_stores;
-      directory.left_bytes += found.file.allocated_bytes();
+    try {
+      directory.left = store::left_over(directory.path);
+    } catch (const IoError&) {  // whether it can be used is found out by check_directories()
     }
   }
 }
@@ -73,11 +70,10 @@ NvmeSpace check_nvme_space(const RunSetup& setup) {
 std::string left_stores_text(const std::vector<NvmeDirectory>& directories) {
   std::string text;
   for (const NvmeDirectory& directory : directories) {
-    if (directory.left_stores == 0) continue;
-    text += fmt::format("{}{}: {} of ended runs, {}; strata gc {} removes what is left over",
-                        text.empty() ? "" : "\n", directory.path,
-                        count_text(directory.left_stores, "store"),
-                        format_bytes(directory.left_bytes), directory.path);
+    if (directory.left.stale + directory.left.damaged == 0) continue;
+    text +=
+        fmt::format("{}{}: {}; {}", text.empty() ? "" : "\n", directory.path,
+                    left_over_text(directory.left), reclaim_advice(directory.left, directory.path));
   }
   return text;
 }

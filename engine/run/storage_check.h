@@ -8,15 +8,14 @@
 #include <vector>
 
 #include "engine/plan/run_setup.h"
+#include "offload/store/store_search.h"
 
 namespace strata::engine {
 
 struct NvmeDirectory {
   std::string path;
   std::optional<std::int64_t> free_bytes;  // absent: not looked at
-  // Stores that runs left behind when they were killed. Looked for by rank 0.
-  int left_stores = 0;
-  std::int64_t left_bytes = 0;
+  store::LeftOver left;                    // looked for by rank 0
 };
 
 struct NvmeSpace {
@@ -28,8 +27,8 @@ struct NvmeSpace {
 // little space. A folder of --run that is not there yet is judged by the nearest parent that is.
 NvmeSpace check_nvme_space(const RunSetup& setup);
 
-// "DIR: 2 stores of ended runs hold 12 GiB; strata gc DIR removes them", a line for each directory
-// that has some.
+// "DIR: 2 stale stores, 12 GiB; strata gc DIR reclaims the space", a line for each directory that
+// has some.
 std::string left_stores_text(const std::vector<NvmeDirectory>& directories);
 
 }  // namespace strata::engine

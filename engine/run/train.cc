@@ -9,10 +9,12 @@
 
 #include "engine/data/training_data.h"
 #include "engine/options/count_text.h"
+#include "engine/options/json_text.h"
 #include "engine/options/option_help.h"
 #include "engine/options/option_list.h"
 #include "engine/plan/plan_report.h"
 #include "engine/plan/run_setup.h"
+#include "engine/run/error_report.h"
 #include "engine/run/interrupt_watch.h"
 #include "engine/run/nvme_ledger.h"
 #include "engine/run/progress.h"
@@ -114,14 +116,18 @@ void print_start(const Prepared& prepared, Session& session, const std::string& 
                                           count_text(setup.threads, "thread")));
   }
   text += labelled("binding", binding);
-  if (session.volume() != nullptr) {
-    text += labelled("storage", session.volume()->description());
-    text += labelled("I/O", session.engine_choice().reason);
-  }
   text += labelled("writes", NvmeLedger(setup, data, session.volume()).forecast_text());
   text += labelled("left over", left_stores_text(prepared.nvme.directories));
   text += labelled("options", options_summary(setup.options));
   fmt::print("{}\n{}\n", text, plan_table(setup));
+  std::fflush(stdout);
+}
+
+// Once the buffers are registered with it, or not.
+void print_storage(Session& session) {
+  if (session.volume() == nullptr) return;
+  fmt::print("{}{}\n", labelled("storage", session.volume()->description()),
+             labelled("I/O", session.engine_choice().reason));
   std::fflush(stdout);
 }
 
@@ -144,17 +150,19 @@ int run_train(const Options& options, Ranks& ranks, std::chrono::steady_clock::t
     if (!speaks || options.run.empty()) return;
     folder.emplace(options.run);
     folder->write_options(options);
-    folder->write_plan(plan_json(prepared.setup).dump(2));
+    folder->write_plan(json_text(plan_json(prepared.setup)));
   });
-  const InterruptWatch interrupts(ranks.failure);
+  InterruptWatch interrupts(ranks.failure);
   // A rank that shares its host keeps to its cores, so that its memory is next to them.
   if (comm.topology().local_world_size > 1) stay_on(prepared.setup.cpus);
   spread_memory();
   Session session(prepared.setup, comm, ranks.failure);
+  interrupts.delete_on_signal(session.store_files());
   std::optional<RunLog> log;
   std::optional<Progress> progress;
   if (speaks) {
-    if (folder) folder->write_arithmetic(arithmetic_json(prepared.setup, session.rates()).dump(2));
+    if (folder)
+      folder->write_arithmetic(json_text(arithmetic_json(prepared.setup, session.rates())));
     log.emplace(log_paths(options, folder ? &*folder : nullptr));
     if (!options.json) print_start(prepared, session, ranks.binding);
     progress.emplace(STDOUT_FILENO, progress_style(STDOUT_FILENO, options.json, comm.world_size()),
@@ -163,11 +171,22 @@ int run_train(const Options& options, Ranks& ranks, std::chrono::steady_clock::t
     const std::string left = left_stores_text(prepared.nvme.directories);
     if (options.json && !left.empty()) progress->note(left);
   }
-  Trainer trainer(prepared.setup, session.trainer_parts());
-  TrainingRun run(
-      prepared.setup, prepared.data, session, trainer, started,
-      {progress ? &*progress : nullptr, log ? &*log : nullptr, folder ? &*folder : nullptr});
-  run.run();
+  const auto run = [&] {
+    Trainer trainer(prepared.setup, session.trainer_parts());
+    if (speaks && !options.json) print_storage(session);
+    TrainingRun(
+        prepared.setup, prepared.data, session, trainer, started,
+        {progress ? &*progress : nullptr, log ? &*log : nullptr, folder ? &*folder : nullptr})
+        .run();
+  };
+  try {
+    run();
+  } catch (const std::exception& error) {
+    // Now, because the session ends with a file deleted: on a drive that hangs, never.
+    progress.reset();
+    report(error, comm.world_size() > 1 ? comm.rank() : -1);
+    throw ReportedFailure(error, exit_code_of(error));
+  }
   if (session.tracer() != nullptr) session.tracer()->write(trace_path(options, comm), comm.rank());
   comm.barrier();
   return 0;

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/options/count_text.h"
+#include "engine/options/json_text.h"
 #include "engine/run/run_length.h"
 #include "kernels/base/bytes.h"
 #include "kernels/base/error.h"
@@ -165,24 +166,24 @@ std::string TrainingRun::summary_json() const {
   const auto number = [](std::optional<double> x) {
     return x ? nlohmann::json(*x) : nlohmann::json();
   };
-  return nlohmann::json({{"steps", steps_},
-                         {"skipped_steps", skipped_},
-                         {"loss_first", first_loss_},
-                         {"loss_last", last_loss_},
-                         {"val_loss_first", number(first_val_loss_)},
-                         {"val_loss_last", number(last_val_loss_)},
-                         {"device_peak_bytes", device.peak_bytes()},
-                         {"device_budget_bytes", device.capacity_bytes()},
-                         {"host_peak_bytes", host.peak_bytes()},
-                         {"host_budget_bytes", host.capacity_bytes()},
-                         {"resident_peak_bytes", peak_resident_bytes()},
-                         {"nvme_read_bytes", nvme.read_bytes},
-                         {"nvme_written_bytes", nvme.written_bytes},
-                         {"nvme", ledger_.summary_json(seconds_since(started_))},
-                         {"mean_step_s", mean_step_s()},
-                         {"bound_s", bound_.seconds()},
-                         {"wall_s", seconds_since(started_)}})
-      .dump();
+  return json_text({{"steps", steps_},
+                    {"skipped_steps", skipped_},
+                    {"loss_first", first_loss_},
+                    {"loss_last", last_loss_},
+                    {"val_loss_first", number(first_val_loss_)},
+                    {"val_loss_last", number(last_val_loss_)},
+                    {"device_peak_bytes", device.peak_bytes()},
+                    {"device_budget_bytes", device.capacity_bytes()},
+                    {"host_peak_bytes", host.peak_bytes()},
+                    {"host_budget_bytes", host.capacity_bytes()},
+                    {"resident_peak_bytes", peak_resident_bytes()},
+                    {"nvme_read_bytes", nvme.read_bytes},
+                    {"nvme_written_bytes", nvme.written_bytes},
+                    {"nvme", ledger_.summary_json(seconds_since(started_))},
+                    {"mean_step_s", mean_step_s()},
+                    {"bound_s", bound_.seconds()},
+                    {"wall_s", seconds_since(started_)}},
+                   -1);
 }
 
 std::string TrainingRun::summary_text() const {

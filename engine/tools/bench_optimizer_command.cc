@@ -1,12 +1,15 @@
 #include "engine/tools/bench_optimizer_command.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <vector>
 
 #include "engine/options/count_text.h"
+#include "engine/options/json_text.h"
 #include "engine/tools/bench_optimizer.h"
 #include "kernels/base/error.h"
 #include "kernels/base/machine.h"
@@ -15,6 +18,7 @@ namespace strata::engine {
 namespace {
 
 constexpr std::int64_t kElementsMin = std::int64_t{1} << 16;
+constexpr std::int64_t kElementBytesMin = 10;  // moments in int8
 constexpr int kPairs = 11;
 
 std::vector<OptimizerVariant> variants_of(const Options& options) {
@@ -27,6 +31,17 @@ std::vector<OptimizerVariant> variants_of(const Options& options) {
     variants.push_back(parse_optimizer_variant(name));
   }
   return variants;
+}
+
+// On a state that the caches hold, update and floor measure these and not memory.
+void warn_of_caches(std::int64_t elements) {
+  const std::int64_t cache_bytes =
+      std::max(::sysconf(_SC_LEVEL2_CACHE_SIZE), ::sysconf(_SC_LEVEL3_CACHE_SIZE));
+  const std::int64_t elements_min = 4 * cache_bytes / kElementBytesMin;
+  if (elements >= elements_min) return;
+  fmt::print(stderr,
+             "strata: the caches hold much of this state; for memory, --elements {} or more\n",
+             elements_min);
 }
 
 // --threads, or 1 and all.
@@ -44,10 +59,8 @@ void check_bench_optimizer_options(const Options& options) {
     throw_error<ConfigError>("--threads is {}, but must be at least 1", *options.threads);
   }
   if (options.elements < kElementsMin) {
-    throw_error<ConfigError>(
-        "--elements is {}, but must be at least {}: a smaller state stays in "
-        "the cache",
-        options.elements, kElementsMin);
+    throw_error<ConfigError>("--elements is {}, but must be at least {}, one tile",
+                             options.elements, kElementsMin);
   }
   const std::int64_t elements_max = available_memory_bytes() / OptimizerBench::kElementBytesMax;
   if (options.elements > elements_max) {
@@ -59,6 +72,7 @@ void check_bench_optimizer_options(const Options& options) {
 int run_bench_optimizer(const Options& options) {
   const Isa isa = parse_isa(options.isa);
   const CpuShare share = cpu_share(0, 1);
+  warn_of_caches(options.elements);
   if (!options.json) {
     fmt::print("elements   {}, in tiles of 65,536 as training has them\nisa        {}\n\n{}",
                with_separators(options.elements), name_of(isa), optimizer_bench_header());
@@ -78,7 +92,7 @@ int run_bench_optimizer(const Options& options) {
     const nlohmann::json json = {{"elements", options.elements},
                                  {"isa", name_of(isa)},
                                  {"cells", optimizer_bench_json(cells)}};
-    fmt::print("{}\n", json.dump(2));
+    fmt::print("{}\n", json_text(json));
   }
   return 0;
 }

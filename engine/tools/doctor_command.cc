@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "engine/options/json_text.h"
 #include "engine/tools/doctor_machine.h"
 #include "engine/tools/doctor_software.h"
 #include "engine/tools/doctor_storage.h"
@@ -29,7 +30,7 @@ int run_doctor(const Options& options) {
   const bool can_train = !has_problem(findings);
   if (options.json) {
     const nlohmann::json json = {{"can_train", can_train}, {"findings", findings_json(findings)}};
-    fmt::print("{}\n", json.dump(2));
+    fmt::print("{}\n", json_text(json));
   } else {
     fmt::print(
         "{}\n{}\n", findings_text(findings),

@@ -6,7 +6,10 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
+#include "engine/options/count_text.h"
+#include "engine/options/json_text.h"
 #include "kernels/base/bytes.h"
 #include "kernels/base/error.h"
 #include "offload/store/store_search.h"
@@ -91,6 +94,19 @@ std::string summary(std::int64_t freed_bytes, int kept_damaged, const Options& o
 
 }  // namespace
 
+std::string left_over_text(const store::LeftOver& left) {
+  std::string text = left.stale > 0 ? count_text(left.stale, "stale store") : "";
+  if (left.damaged > 0) {
+    text += (text.empty() ? "" : " and ") + count_text(left.damaged, "damaged store");
+  }
+  return fmt::format("{}, {}", text, format_bytes(left.bytes));
+}
+
+std::string reclaim_advice(const store::LeftOver& left, const std::string& directory) {
+  return fmt::format("strata gc {} reclaims the space{}", directory,
+                     left.damaged > 0 ? ", of damaged ones with --force" : "");
+}
+
 void check_gc_options(const Options& options) {
   if (options.arguments.empty()) {
     throw ConfigError("gc: name the directories to look in, such as those of --nvme");
@@ -101,11 +117,24 @@ int run_gc(const Options& options) {
   nlohmann::json stores = nlohmann::json::array();
   std::int64_t freed_bytes = 0;
   int kept_damaged = 0;
+  std::vector<std::string> errors;
+  // What cannot be done in one place is said at the end, and the others are gone through.
+  const auto try_to = [&](const auto& work) {
+    try {
+      work();
+      return true;
+    } catch (const IoError& error) {
+      errors.emplace_back(error.what());
+      return false;
+    }
+  };
   for (const std::string& directory : options.arguments) {
-    for (FoundStore& found : store::find_stores(directory)) {
-      const Fate fate = decide(found, options);
+    std::vector<FoundStore> all;
+    try_to([&] { all = store::find_stores(directory); });
+    for (FoundStore& found : all) {
+      Fate fate = decide(found, options);
       const std::int64_t bytes = found.file.allocated_bytes();
-      if (fate == Fate::removed) found.file.remove();
+      if (fate == Fate::removed && !try_to([&] { found.file.remove(); })) fate = Fate::kept;
       if (fate != Fate::kept) freed_bytes += bytes;
       if (fate == Fate::kept && found.state == StoreState::damaged) ++kept_damaged;
       stores.push_back(store_json(found, bytes, fate));
@@ -117,10 +146,11 @@ int run_gc(const Options& options) {
   if (options.json) {
     const nlohmann::json json = {
         {"stores", stores}, {"dry_run", options.dry_run}, {"freed_bytes", freed_bytes}};
-    fmt::print("{}\n", json.dump(2));
+    fmt::print("{}\n", json_text(json));
   } else {
     fmt::print("{}\n", summary(freed_bytes, kept_damaged, options));
   }
+  if (!errors.empty()) throw_error<IoError>("{}", fmt::join(errors, "; "));
   return 0;
 }
 

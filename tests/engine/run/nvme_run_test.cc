@@ -146,7 +146,7 @@ TEST_F(NvmeRun, AFullDiskIsRefusedAtTheStartWithTheNumbers) {
                                       "--host-memory", "64MiB", "--nvme", small.directory()});
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_EQ(result.out, "");
-  for (const std::string part : {"--nvme: ", " needed", " free", "1 store of ended runs"}) {
+  for (const std::string part : {"--nvme: ", " needed", " free", "1 stale store"}) {
     EXPECT_PRED2(mentions, result.err, part);
   }
   EXPECT_PRED2(mentions, result.err, "strata gc " + small.directory());
