@@ -215,6 +215,8 @@ TEST(CheckOptions, RefusesWhatIsOutOfRangeOrContradictory) {
       {"--beta1", [](Options& o) { o.beta1 = 1; }},
       {"--beta2", [](Options& o) { o.beta2 = -0.1; }},
       {"--eps", [](Options& o) { o.eps = 0; }},
+      {"--eps is 1e-50, as f32 0,", [](Options& o) { o.eps = 1e-50; }},
+      {"--beta1 is 0.99999999, as f32 1,", [](Options& o) { o.beta1 = 0.99999999; }},
       {"--eps", [](Options& o) { o.optimizer = "lion", o.eps = 1e-6; }},
       {"--clip-norm", [](Options& o) { o.clip_norm = -1; }},
       {"--matmul-dtype", [](Options& o) { o.precision = "f32", o.matmul_dtype = "bf16"; }},
