@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <utility>
 
-#include "io/drive_space.h"
 #include "io/transfer.h"
 #include "kernels/base/aligned_buffer.h"
 #include "kernels/base/error.h"
@@ -42,26 +41,6 @@ DirectFile::DirectFile(FileDescriptor descriptor, std::string directory, std::st
         "supported; give another directory",
         directory_, alignment_bytes_, kPageBytes);
   }
-}
-
-void DirectFile::preallocate(std::int64_t bytes) {
-  if (bytes == 0) return;
-  // So that a fallocate bound to fail does not fill the disk first.
-  const std::int64_t free_bytes = free_bytes_of(*this);
-  if (free_bytes < bytes) throw_full(directory_, bytes, free_bytes);
-  int error;
-  do {
-    error = fallocate(descriptor(), 0, 0, bytes) == 0 ? 0 : errno;
-  } while (error == EINTR);
-  if (error == 0) return;
-  if (error == ENOSPC || error == EDQUOT) throw_full(directory_, bytes, free_bytes);
-  if (error == EOPNOTSUPP) {
-    throw_error<ConfigError>(
-        "storage directory {}: the file system cannot preallocate (fallocate); give a directory on "
-        "ext4 or xfs",
-        directory_);
-  }
-  throw_error<IoError>("fallocate {}, {} bytes: {}", path_, bytes, errno_text(error));
 }
 
 FileDescriptor open_file(const std::string& path, int flags) {
@@ -101,6 +80,10 @@ void throw_directory_refused(const std::string& directory, int error_number) {
       throw_error<ConfigError>(
           "storage directory {}: the file system has no direct I/O (O_DIRECT); give a directory on "
           "ext4 or xfs",
+          directory);
+    case EOPNOTSUPP:
+      throw_error<ConfigError>(
+          "storage directory {}: files cannot be created there; give a directory on ext4 or xfs",
           directory);
     default:
       throw_error<IoError>("create a file in {}: {}", directory, errno_text(error_number));

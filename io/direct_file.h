@@ -1,5 +1,5 @@
-// DirectFile: a file open for direct I/O (no page cache) whose blocks can be reserved; and what
-// every directory that is to hold one is asked.
+// DirectFile: a file open for direct I/O (no page cache); and what every directory that is to hold
+// one is asked.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,6 @@ class DirectFile {
   // `descriptor` was opened with O_DIRECT; `path` is for people. Throws ConfigError when direct I/O
   // there needs a larger alignment than a page.
   DirectFile(FileDescriptor descriptor, std::string directory, std::string path);
-
-  // Reserves blocks for `bytes`, so that a full disk is refused now and not in mid-step. Throws
-  // ConfigError, with both numbers, when that much is not free for this user or the file system
-  // cannot preallocate, IoError when the system refuses something else.
-  void preallocate(std::int64_t bytes);
 
   int descriptor() const { return descriptor_.get(); }
   const std::string& directory() const { return directory_; }

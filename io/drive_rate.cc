@@ -1,13 +1,7 @@
 #include "io/drive_rate.h"
 
-#include <sys/stat.h>
-#include <sys/sysmacros.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <filesystem>
 #include <memory>
-#include <system_error>
 
 #include "io/drive_space.h"
 #include "io/engine_storage.h"
@@ -42,6 +36,10 @@ Passage move(Storage& storage, Operation operation, AlignedSpan buffer, std::int
   IoGroup group;
   std::int64_t wave_bytes = kWaveBytesMin;
   while (passage.bytes < bytes_max && Clock::now() - start < kTimeMax) {
+    if (counted_from == start && Clock::now() - start > kBurstTime) {
+      counted_from = Clock::now();
+      not_counted_bytes = passage.bytes;
+    }
     const AlignedSpan span = buffer.sub(0, std::min(wave_bytes, bytes_max - passage.bytes));
     if (operation == Operation::read) {
       storage.read(passage.bytes, span, group);
@@ -51,10 +49,6 @@ Passage move(Storage& storage, Operation operation, AlignedSpan buffer, std::int
     group.wait();
     passage.bytes += span.bytes();
     wave_bytes = std::min(2 * wave_bytes, kWaveBytesMax);
-    if (counted_from == start && Clock::now() - start > kBurstTime && passage.bytes < bytes_max) {
-      counted_from = Clock::now();
-      not_counted_bytes = passage.bytes;
-    }
   }
   const double seconds = std::chrono::duration<double>(Clock::now() - counted_from).count();
   passage.bytes_per_second = static_cast<double>(passage.bytes - not_counted_bytes) / seconds;
@@ -63,39 +57,20 @@ Passage move(Storage& storage, Operation operation, AlignedSpan buffer, std::int
 
 }  // namespace
 
-double measure_drive_rate(const std::string& directory, const DriveRateOptions& options) {
-  DirectFile file = open_scratch_file(directory);
+double measure_drive_rate(const std::string& directory, const EngineOptions& options) {
+  const DirectFile file = open_scratch_file(directory);
   const std::int64_t bytes =
       std::min(kFileBytesMax, free_bytes_of(file) / 4 / kWaveBytesMin * kWaveBytesMin);
   if (bytes == 0) return 0;
-  file.preallocate(bytes);
-  EngineStorage storage({.path = file.path(),
-                         .capacity_bytes = bytes,
-                         .alignment_bytes = file.alignment_bytes(),
-                         .request_bytes_max = options.request_bytes_max,
-                         .queue_depth = options.queue_depth,
-                         .timeout = options.timeout},
-                        make_engine(options.engine, file.descriptor(), file.path(),
-                                    options.queue_depth, options.timeout),
-                        nullptr);
+  preallocate(file, bytes);
+  const auto storage = open_engine_storage(file, bytes, options, nullptr);
   Budget budget("drive measurement", kWaveBytesMax);
   const AlignedBuffer buffer(budget, "waves", kWaveBytesMax);
   // What no drive can compress.
   std::generate_n(buffer.as<std::uint64_t>(), buffer.bytes() / 8, SplitMix64());
-  const Passage written = move(storage, Operation::write, buffer.span(), bytes);
-  const Passage read = move(storage, Operation::read, buffer.span(), written.bytes);
+  const Passage written = move(*storage, Operation::write, buffer.span(), bytes);
+  const Passage read = move(*storage, Operation::read, buffer.span(), written.bytes);
   return 2 / (1 / written.bytes_per_second + 1 / read.bytes_per_second);
-}
-
-std::string drive_of(const std::string& directory) {
-  namespace fs = std::filesystem;
-  struct stat status;
-  if (stat(directory.c_str(), &status) != 0) throw_directory_refused(directory, errno);
-  const std::string number = fmt::format("{}:{}", major(status.st_dev), minor(status.st_dev));
-  std::error_code ignored;  // file systems without a block device of their own are not there
-  const fs::path device = fs::canonical("/sys/dev/block/" + number, ignored);
-  if (device.empty()) return number;
-  return fs::exists(device / "partition", ignored) ? device.parent_path() : device;
 }
 
 }  // namespace strata::io

@@ -1,11 +1,15 @@
 #include "io/drive_space.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/sysmacros.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>
+#include <filesystem>
+#include <system_error>
 
 #include "io/scratch_file.h"
 #include "io/transfer.h"
@@ -19,6 +23,12 @@ constexpr const char* kAdvice = "free some space, give another directory or plac
 
 std::string with_bytes(std::int64_t bytes) {
   return fmt::format("{} ({} bytes)", format_bytes(bytes), bytes);
+}
+
+[[noreturn]] void throw_full(const std::string& directory, std::int64_t needed_bytes,
+                             std::int64_t free_bytes) {
+  throw_error<ConfigError>("storage directory {}: {} are needed and {} are free; {}", directory,
+                           with_bytes(needed_bytes), with_bytes(free_bytes), kAdvice);
 }
 
 dev_t file_system_of(const DirectFile& file) {
@@ -52,9 +62,35 @@ std::int64_t free_bytes_of(const DirectFile& file) {
   return static_cast<std::int64_t>(status.f_bavail) * static_cast<std::int64_t>(status.f_frsize);
 }
 
-void throw_full(const std::string& directory, std::int64_t needed_bytes, std::int64_t free_bytes) {
-  throw_error<ConfigError>("storage directory {}: {} are needed and {} are free; {}", directory,
-                           with_bytes(needed_bytes), with_bytes(free_bytes), kAdvice);
+void preallocate(const DirectFile& file, std::int64_t bytes) {
+  if (bytes == 0) return;
+  // So that a fallocate bound to fail does not fill the disk first.
+  const std::int64_t free_bytes = free_bytes_of(file);
+  if (free_bytes < bytes) throw_full(file.directory(), bytes, free_bytes);
+  int error;
+  do {
+    error = fallocate(file.descriptor(), 0, 0, bytes) == 0 ? 0 : errno;
+  } while (error == EINTR);
+  if (error == 0) return;
+  if (error == ENOSPC || error == EDQUOT) throw_full(file.directory(), bytes, free_bytes);
+  if (error == EOPNOTSUPP) {
+    throw_error<ConfigError>(
+        "storage directory {}: the file system cannot preallocate (fallocate); give a directory on "
+        "ext4 or xfs",
+        file.directory());
+  }
+  throw_error<IoError>("fallocate {}, {} bytes: {}", file.path(), bytes, errno_text(error));
+}
+
+std::string drive_of(const std::string& directory) {
+  namespace fs = std::filesystem;
+  struct stat status;
+  if (stat(directory.c_str(), &status) != 0) throw_directory_refused(directory, errno);
+  const std::string number = fmt::format("{}:{}", major(status.st_dev), minor(status.st_dev));
+  std::error_code ignored;  // file systems without a block device of their own are not there
+  const fs::path device = fs::canonical("/sys/dev/block/" + number, ignored);
+  if (device.empty()) return number;
+  return fs::exists(device / "partition", ignored) ? device.parent_path() : device;
 }
 
 std::vector<DriveSpace> look_at_drives(std::span<const std::string> directories) {
@@ -70,7 +106,15 @@ std::vector<DriveSpace> look_at_drives(std::span<const std::string> directories)
   return drives;
 }
 
-void check_total_free(std::span<const DriveSpace> drives, std::int64_t needed_bytes) {
+void check_free(std::span<const DriveSpace> drives, std::int64_t each_bytes,
+                std::int64_t needed_bytes) {
+  for (const DriveSpace& drive : drives) {
+    if (drives.size() == 1 || drive.free_bytes >= each_bytes) continue;
+    throw_error<ConfigError>(
+        "storage directory {}: {} are needed there at least and {} are free; free some space or "
+        "leave this directory out",
+        drive.directory, with_bytes(each_bytes), with_bytes(drive.free_bytes));
+  }
   std::int64_t free_bytes = 0;
   for (std::size_t i = 0; i < drives.size(); ++i) {
     if (static_cast<std::size_t>(drives[i].file_system) == i) free_bytes += drives[i].free_bytes;

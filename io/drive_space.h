@@ -1,4 +1,4 @@
-// What is free on the file systems of storage directories, and what a full one says.
+// What is free on the file systems of storage directories, and reserving it.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +13,13 @@ namespace strata::io {
 // Of the file system that holds `file`, for this user.
 std::int64_t free_bytes_of(const DirectFile& file);
 
-// "storage directory D: N are needed and M are free; …"
-[[noreturn]] void throw_full(const std::string& directory, std::int64_t needed_bytes,
-                             std::int64_t free_bytes);
+// Reserves blocks for `bytes`, so that a full disk is refused now and not in mid-step. Throws
+// ConfigError, with both numbers, when that much is not free for this user or the file system
+// cannot preallocate, IoError when the system refuses something else.
+void preallocate(const DirectFile& file, std::int64_t bytes);
+
+// What a directory shares its bandwidth with: equal for two partitions of one disk.
+std::string drive_of(const std::string& directory);
 
 struct DriveSpace {
   std::string directory;
@@ -30,7 +34,9 @@ struct DriveSpace {
 // something else.
 std::vector<DriveSpace> look_at_drives(std::span<const std::string> directories);
 
-// Throws ConfigError, with bytes needed and free per directory, when they have too little together.
-void check_total_free(std::span<const DriveSpace> drives, std::int64_t needed_bytes);
+// Throws ConfigError, with bytes needed and free per directory, when one has less than `each_bytes`
+// or they have too little together.
+void check_free(std::span<const DriveSpace> drives, std::int64_t each_bytes,
+                std::int64_t needed_bytes);
 
 }  // namespace strata::io

@@ -45,13 +45,14 @@ EngineChoice choose_engine(EngineKind wanted) {
   return {EngineKind::threads, "threads: " + support.obstacle};
 }
 
-std::unique_ptr<Engine> make_engine(EngineKind kind, int descriptor, std::string path,
-                                    int queue_depth, std::chrono::milliseconds timeout) {
-  STRATA_CHECK(kind != EngineKind::automatic, "choose_engine() names one");
-  if (kind == EngineKind::threads) {
-    return std::make_unique<ThreadEngine>(descriptor, path, queue_depth);
+std::unique_ptr<Engine> make_engine(int descriptor, std::string path,
+                                    const EngineOptions& options) {
+  STRATA_CHECK(options.kind != EngineKind::automatic, "choose_engine() names one");
+  if (options.kind == EngineKind::threads) {
+    return std::make_unique<ThreadEngine>(descriptor, path, options.queue_depth);
   }
-  return std::make_unique<UringEngine>(descriptor, std::move(path), queue_depth, timeout);
+  return std::make_unique<UringEngine>(descriptor, std::move(path), options.queue_depth,
+                                       options.timeout);
 }
 
 }  // namespace strata::io

@@ -23,14 +23,20 @@ struct EngineChoice {
   std::string reason;
 };
 
+// How one engine is used.
+struct EngineOptions {
+  EngineKind kind = EngineKind::uring;
+  int queue_depth = 64;                      // requests in flight
+  std::int64_t request_bytes_max = 1 << 20;  // longer requests are split into this
+  std::chrono::milliseconds timeout{30000};
+};
+
 // Probes this machine. Throws ConfigError when `wanted` is uring and the system refuses it, saying
 // what to do.
 EngineChoice choose_engine(EngineKind wanted);
 
 // An engine of a kind that choose_engine() named. `descriptor` stays the caller's and must be open
-// until the engine has ended; `path` is for errors. At most `queue_depth` requests may be in
-// flight. Throws IoError.
-std::unique_ptr<Engine> make_engine(EngineKind kind, int descriptor, std::string path,
-                                    int queue_depth, std::chrono::milliseconds timeout);
+// until the engine has ended; `path` is for errors. Throws IoError.
+std::unique_ptr<Engine> make_engine(int descriptor, std::string path, const EngineOptions& options);
 
 }  // namespace strata::io

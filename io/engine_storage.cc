@@ -288,4 +288,17 @@ void EngineStorage::set_failure(std::exception_ptr failure) {
   freed_.notify_all();
 }
 
+std::unique_ptr<EngineStorage> open_engine_storage(const DirectFile& file,
+                                                   std::int64_t capacity_bytes,
+                                                   const EngineOptions& options, Tracer* tracer) {
+  EngineStorageOptions storage_options{.path = file.path(),
+                                       .capacity_bytes = capacity_bytes,
+                                       .alignment_bytes = file.alignment_bytes(),
+                                       .request_bytes_max = options.request_bytes_max,
+                                       .queue_depth = options.queue_depth,
+                                       .timeout = options.timeout};
+  return std::make_unique<EngineStorage>(
+      std::move(storage_options), make_engine(file.descriptor(), file.path(), options), tracer);
+}
+
 }  // namespace strata::io

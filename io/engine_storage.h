@@ -34,10 +34,13 @@
 #include <string>
 #include <thread>
 
+#include "io/direct_file.h"
 #include "io/engine.h"
+#include "io/engine_choice.h"
 #include "io/slot_table.h"
 #include "io/storage.h"
 #include "io/transfer.h"
+#include "kernels/base/trace.h"
 
 namespace strata::io {
 
@@ -123,5 +126,11 @@ class EngineStorage : public Storage {
   std::int64_t overdue_since_ns_ = 0;  // the reaper's: when it first saw one overdue (0: none is)
   std::thread reaper_;
 };
+
+// On a whole file, whose blocks are reserved and which stays open until the storage has ended.
+// Throws what make_engine() throws; `tracer` may be null.
+std::unique_ptr<EngineStorage> open_engine_storage(const DirectFile& file,
+                                                   std::int64_t capacity_bytes,
+                                                   const EngineOptions& options, Tracer* tracer);
 
 }  // namespace strata::io

@@ -30,11 +30,7 @@ std::vector<std::int64_t> weigh(const VolumeOptions& options) {
     double rate = directories[i].bytes_per_second;
     if (rate == 0) {
       if (!measured.contains(drives[i])) {
-        measured[drives[i]] =
-            measure_drive_rate(directories[i].path, {.engine = options.engine.kind,
-                                                     .queue_depth = options.queue_depth,
-                                                     .request_bytes_max = options.request_bytes_max,
-                                                     .timeout = options.timeout});
+        measured[drives[i]] = measure_drive_rate(directories[i].path, options.engine);
       }
       rate = measured[drives[i]] / static_cast<double>(std::ranges::count(drives, drives[i]));
     }
@@ -80,8 +76,9 @@ StripeMap deal_stripes(const VolumeOptions& options) {
   // Of what is free in a directory, less than a stripe may be left over.
   const std::int64_t spare_stripes = directories > 1 ? directories : 0;
   const std::vector<DriveSpace> drives = look_at_drives(paths_of(options.directories));
-  check_total_free(drives, (stripes + spare_stripes) * options.stripe_bytes +
-                               directories * options.metadata_bytes);
+  check_free(
+      drives, options.metadata_bytes,
+      (stripes + spare_stripes) * options.stripe_bytes + directories * options.metadata_bytes);
   const std::vector<std::int64_t> weights = weigh(options);
   std::vector<StripeShare> rooms = rooms_of(options, drives, weights, kUsableShare);
   if (stripes_in(rooms) < stripes) rooms = rooms_of(options, drives, weights, 1);

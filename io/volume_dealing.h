@@ -2,9 +2,6 @@
 // space that is free.
 #pragma once
 
-#include <string>
-#include <vector>
-
 #include "io/stripe_map.h"
 #include "io/volume.h"
 
@@ -13,7 +10,5 @@ namespace strata::io {
 // While the directories are locked (directory_locks.h). Throws what check_directories() throws,
 // IoError when a drive fails while it is measured.
 StripeMap deal_stripes(const VolumeOptions& options);
-
-std::vector<std::string> paths_of(const std::vector<VolumeDirectory>& directories);
 
 }  // namespace strata::io

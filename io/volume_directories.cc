@@ -1,4 +1,5 @@
-// The directories of a volume as text (--nvme), and what they have to offer.
+#include "io/volume_directories.h"
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -7,8 +8,7 @@
 #include <utility>
 
 #include "io/drive_space.h"
-#include "io/volume.h"
-#include "io/volume_dealing.h"
+#include "kernels/base/aligned_buffer.h"
 #include "kernels/base/bytes.h"
 #include "kernels/base/error.h"
 
@@ -80,6 +80,10 @@ std::vector<VolumeDirectory> parse_directories(std::string_view text) {
     directories.push_back(std::move(directory));
     begin = end + 1;
   }
+  if (std::ssize(directories) > kVolumeDirectoriesMax) {
+    throw_error<ConfigError>("{} directories: at most {} can hold a volume", directories.size(),
+                             kVolumeDirectoriesMax);
+  }
   return directories;
 }
 
@@ -105,7 +109,7 @@ std::vector<std::string> paths_of(const std::vector<VolumeDirectory>& directorie
 std::vector<std::int64_t> check_directories(const std::vector<VolumeDirectory>& directories,
                                             std::int64_t needed_bytes) {
   const std::vector<DriveSpace> drives = look_at_drives(paths_of(directories));
-  check_total_free(drives, needed_bytes);
+  check_free(drives, kPageBytes, needed_bytes);
   std::vector<std::int64_t> free_bytes;
   for (const DriveSpace& drive : drives) free_bytes.push_back(drive.free_bytes);
   return free_bytes;

@@ -64,11 +64,12 @@ std::unique_ptr<io::Volume> create_store(const RunSetup& setup, const std::strin
   options.file_name = store::store_file_name(identity);
   options.capacity_bytes = data_bytes;
   options.metadata_bytes = store::store_metadata_bytes(manifest);
-  options.engine = engine;
-  options.timeout =
+  options.engine.kind = engine.kind;
+  options.engine.timeout =
       std::chrono::milliseconds(static_cast<std::int64_t>(setup.options.io_timeout * 1000));
   std::unique_ptr<io::Volume> volume = io::create_volume(options, tracer);
   store::write_header(*volume, identity, manifest);
+  volume->publish();
   return volume;
 }
 

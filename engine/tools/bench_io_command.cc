@@ -1,7 +1,6 @@
 #include "engine/tools/bench_io_command.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
@@ -11,6 +10,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "engine/options/json_text.h"
 #include "engine/options/option_check.h"
 #include "engine/options/option_help.h"
 #include "engine/tools/bench_io.h"
@@ -19,7 +19,6 @@
 #include "kernels/base/bytes.h"
 #include "kernels/base/error.h"
 #include "kernels/base/machine.h"
-#include "offload/store/store_files.h"
 #include "offload/tier.h"
 
 namespace strata::engine {
@@ -28,6 +27,7 @@ namespace {
 constexpr std::int64_t kFileBytes = 2 * kGiB;
 constexpr std::int64_t kGranuleBytesMax = 256 * kKiB;
 constexpr std::int64_t kHugePageBytes = 2 * kMiB;
+constexpr std::int64_t kBlockBytesMax = kGiB;
 constexpr int kDepthMax = 64;  // the engine's queue
 // What --chunk-size is rounded up to: the blocks of a state in f32.
 constexpr std::int64_t kChunkBytesUnit = offload::kBlockElements * 4;
@@ -54,9 +54,11 @@ struct Grid {
 };
 
 std::int64_t parse_block(const std::string& text) {
-  const std::int64_t bytes = parse_bytes(text);
-  if (bytes == 0 || bytes % kPageBytes != 0) {
-    throw_error<ConfigError>("--blocks: {} is not a multiple of {} bytes", text, kPageBytes);
+  std::int64_t bytes = 0;
+  name_in_errors("blocks", [&] { bytes = parse_bytes(text); });
+  if (bytes == 0 || bytes > kBlockBytesMax || bytes % kPageBytes != 0) {
+    throw_error<ConfigError>("--blocks: {} is not a multiple of {} bytes, up to {}", text,
+                             kPageBytes, format_bytes(kBlockBytesMax));
   }
   return bytes;
 }
@@ -107,17 +109,12 @@ Grid make_grid(const Options& options) {
 std::unique_ptr<io::Volume> open_volume(const Options& options, const Grid& grid) {
   io::VolumeOptions volume_options;
   volume_options.directories = io::parse_directories(options.nvme);
-  volume_options.file_name = store::store_file_name({store::new_run_id(), 0, 1, ""});
   volume_options.capacity_bytes = grid.file_bytes;
-  volume_options.engine = io::choose_engine(io::parse_engine(options.io_engine));
-  volume_options.timeout =
+  volume_options.engine.kind = io::choose_engine(io::parse_engine(options.io_engine)).kind;
+  volume_options.engine.timeout =
       std::chrono::milliseconds(static_cast<std::int64_t>(options.io_timeout * 1000));
-  auto volume = io::create_volume(volume_options, nullptr);
-  // Nothing is left behind then, even by a signal that nobody can catch.
-  for (int device = 0; device < volume->devices(); ++device) {
-    ::unlink(volume->file(device).device_path(0).c_str());
-  }
-  return volume;
+  // Its files have no names: nothing is left behind, even by a signal that nobody can catch.
+  return io::create_volume(volume_options, nullptr);
 }
 
 std::string heading(const Options& options, const io::Volume& volume, const Grid& grid,
@@ -172,13 +169,15 @@ void check_bench_io_options(const Options& options) {
     throw_error<ConfigError>("--cell-seconds is {}, but must be from {} to {}",
                              options.cell_seconds, kCellSecondsMin, kCellSecondsMax);
   }
+  check_nvme(options);
   check_timeouts(options);
   make_grid(options);
 }
 
 int run_bench_io(const Options& options) {
   const Grid grid = make_grid(options);
-  const auto volume = open_volume(options, grid);
+  std::unique_ptr<io::Volume> volume;
+  name_in_errors("nvme", [&] { volume = open_volume(options, grid); });
   IoBench bench(*volume, {options.checksums ? Checksums::on : Checksums::off, grid.granule_bytes(),
                           grid.memory_bytes()});
   const double checksum_bytes_per_s = bench.checksum_bytes_per_s();
@@ -197,7 +196,7 @@ int run_bench_io(const Options& options) {
         {"cells", cells_json(cells)},
         {"options",
          {{"chunk-size", *use.chunk_size}, {"nvme", use.nvme}, {"io-engine", use.io_engine}}}};
-    fmt::print("{}\n", json.dump(2));
+    fmt::print("{}\n", json_text(json));
   } else {
     fmt::print("\n{}\nfor a run, on its command line or in its config file:\n{}", knee_lines(cells),
                options_summary(use));

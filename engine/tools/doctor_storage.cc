@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "engine/tools/gc_command.h"
 #include "io/direct_file.h"
-#include "io/drive_rate.h"
 #include "io/drive_space.h"
 #include "io/scratch_file.h"
 #include "io/volume.h"
@@ -63,7 +63,7 @@ Finding examine_file_system(const std::string& directory) {
 
 Finding examine_preallocation(io::DirectFile& file) {
   try {
-    file.preallocate(kMiB);
+    io::preallocate(file, kMiB);
   } catch (const Error& error) {
     return {"preallocation", Verdict::problem, error.what(), "give another directory"};
   }
@@ -82,17 +82,9 @@ Finding examine_sharing(std::span<const io::DriveSpace> drives, std::size_t inde
 }
 
 Finding examine_leftovers(const std::string& directory) {
-  int stale = 0;
-  std::int64_t stale_bytes = 0;
-  for (const store::FoundStore& found : store::find_stores(directory)) {
-    if (found.state == store::StoreState::in_use) continue;
-    ++stale;
-    stale_bytes += found.file.allocated_bytes();
-  }
-  if (stale == 0) return {"stale stores", Verdict::ok, "none", ""};
-  return {"stale stores", Verdict::note,
-          fmt::format("{} of runs that have ended or died, {}", stale, format_bytes(stale_bytes)),
-          "look at them and reclaim the space: strata gc " + directory};
+  const store::LeftOver left = store::left_over(directory);
+  if (left.stale + left.damaged == 0) return {"stale stores", Verdict::ok, "none", ""};
+  return {"stale stores", Verdict::note, left_over_text(left), reclaim_advice(left, directory)};
 }
 
 Findings examine_directory(std::span<const io::DriveSpace> drives, std::size_t index) {

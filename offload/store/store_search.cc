@@ -1,9 +1,13 @@
 #include "offload/store/store_search.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 #include "kernels/base/error.h"
 
@@ -30,17 +34,48 @@ bool is_store_name(std::string_view name) {
 }
 
 FoundStore look_at(const std::string& path) {
-  FoundStore found{StoreState::stale, io::FoundStoreFile(path), {}, ""};
+  FoundStore found{StoreState::stale, io::FoundVolumeFile(path), {}, ""};
   std::vector<std::byte> bytes(kHeaderBytes);
   bytes.resize(static_cast<std::size_t>(found.file.read(0, bytes)));
   try {
     found.header = decode_header(bytes);
+  } catch (const VersionError& error) {
+    found.problem = error.what();
+    found.state = StoreState::other_version;
   } catch (const FormatError& error) {
     found.problem = error.what();
     found.state = StoreState::damaged;
   }
   if (found.file.in_use()) found.state = StoreState::in_use;
   return found;
+}
+
+// Nothing when its run has ended and removed it, or it is another user's.
+std::optional<FoundStore> look_at_if_possible(const std::string& path) {
+  if (::access(path.c_str(), R_OK) != 0 && errno == EACCES) return std::nullopt;
+  try {
+    return look_at(path);
+  } catch (const IoError&) {
+    if (fs::exists(path)) throw;
+    return std::nullopt;
+  }
+}
+
+// In order.
+std::vector<std::string> store_paths(const std::string& directory) {
+  std::vector<std::string> paths;
+  try {
+    for (const fs::directory_entry& entry : fs::directory_iterator(directory)) {
+      if (!is_store_name(entry.path().filename().string())) continue;
+      std::error_code ignored;  // gone meanwhile
+      if (fs::is_regular_file(entry.symlink_status(ignored)))
+        paths.push_back(entry.path().string());
+    }
+  } catch (const fs::filesystem_error& error) {
+    throw_error<IoError>("list {}: {}", directory, error.code().message());
+  }
+  std::sort(paths.begin(), paths.end());
+  return paths;
 }
 
 }  // namespace
@@ -53,40 +88,28 @@ const char* name_of(StoreState state) {
       return "stale";
     case StoreState::damaged:
       return "damaged";
+    case StoreState::other_version:
+      return "of another version";
   }
   return "";
 }
 
 std::vector<FoundStore> find_stores(const std::string& directory) {
-  std::vector<std::string> paths;
-  try {
-    for (const fs::directory_entry& entry : fs::directory_iterator(directory)) {
-      const bool is_file = entry.is_regular_file() && !entry.is_symlink();
-      if (is_file && is_store_name(entry.path().filename().string())) {
-        paths.push_back(entry.path().string());
-      }
-    }
-  } catch (const fs::filesystem_error& error) {
-    throw_error<IoError>("list {}: {}", directory, error.code().message());
-  }
-  std::sort(paths.begin(), paths.end());
   std::vector<FoundStore> stores;
-  for (const std::string& path : paths) {
-    try {
-      stores.push_back(look_at(path));
-    } catch (const IoError&) {
-      if (fs::exists(path)) throw;  // otherwise its run has ended and removed it
-    }
+  for (const std::string& path : store_paths(directory)) {
+    if (auto found = look_at_if_possible(path)) stores.push_back(std::move(*found));
   }
   return stores;
 }
 
 LeftOver left_over(const std::string& directory) {
   LeftOver left;
-  for (const FoundStore& found : find_stores(directory)) {
-    if (found.state == StoreState::in_use) continue;
-    ++(found.state == StoreState::stale ? left.stale : left.damaged);
-    left.bytes += found.file.allocated_bytes();
+  for (const std::string& path : store_paths(directory)) {
+    const auto found = look_at_if_possible(path);  // one at a time: others look, too
+    if (!found) continue;
+    if (found->state != StoreState::stale && found->state != StoreState::damaged) continue;
+    ++(found->state == StoreState::stale ? left.stale : left.damaged);
+    left.bytes += found->file.allocated_bytes();
   }
   return left;
 }

@@ -2,7 +2,10 @@
 // that want to tell of what earlier ones left behind.
 //
 //   file named like a store ──locked by a process──▶ in_use
-//                           └─unlocked──▶ stale, or damaged when its header cannot be read
+//                           └─unlocked──▶ stale, or, when its header cannot be read, damaged, or
+//                                         of another version
+//
+// Files that this user may not read are other users', and left out.
 #pragma once
 
 #include <cstdint>
@@ -10,17 +13,17 @@
 #include <string>
 #include <vector>
 
-#include "io/store_file.h"
+#include "io/volume_file.h"
 #include "offload/store/file_header.h"
 
 namespace strata::store {
 
-enum class StoreState : std::uint8_t { in_use, stale, damaged };
+enum class StoreState : std::uint8_t { in_use, stale, damaged, other_version };
 const char* name_of(StoreState state);  // "in use"
 
 struct FoundStore {
   StoreState state;
-  io::FoundStoreFile file;           // unless in use, locked by us as long as it lives
+  io::FoundVolumeFile file;          // unless in use, locked by us as long as it lives
   std::optional<FileHeader> header;  // absent: damaged, or not written yet
   std::string problem;               // of one without a header
 };
@@ -28,7 +31,7 @@ struct FoundStore {
 // By name. Changes nothing. Throws IoError when the directory or a file of it cannot be read.
 std::vector<FoundStore> find_stores(const std::string& directory);
 
-// What nobody uses any more.
+// What nobody uses any more and this program can tell.
 struct LeftOver {
   int stale = 0;
   int damaged = 0;         // `strata gc` removes these with --force only

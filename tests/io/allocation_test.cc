@@ -58,9 +58,9 @@ TEST_P(VolumeAllocation, AVolumeMakesNonePerRequest) {
   options.directories = {{testing::TempDir(), 1e9}, {testing::TempDir(), 3e9}};
   options.engine.kind = GetParam();
   options.capacity_bytes = buffer.bytes();
-  options.queue_depth = 4;
+  options.engine.queue_depth = 4;
   options.stripe_bytes = 64 * kKiB;
-  options.request_bytes_max = 32 * kKiB;
+  options.engine.request_bytes_max = 32 * kKiB;
   const auto storage = create_volume(options, &tracer);
   storage->register_memory(buffer.span(0, kMiB));
   EXPECT_EQ(allocations_of_a_round(*storage, buffer.span()), 0);

@@ -39,8 +39,8 @@ VolumeOptions options_in(const std::vector<std::string>& directories, std::int64
   options.file_name = "state";
   options.capacity_bytes = capacity_bytes;
   options.stripe_bytes = 64 * kKiB;
-  options.queue_depth = 8;
-  options.request_bytes_max = 64 * kKiB;
+  options.engine.queue_depth = 8;
+  options.engine.request_bytes_max = 64 * kKiB;
   return options;
 }
 
@@ -82,10 +82,8 @@ TEST_F(DriveFaultTest, AWriteToAFullDiskFailsWithEnospc) {
   const LoopMount mount(16 * kMiB);
   if (!mount.mounted()) GTEST_SKIP() << kNoMount;
   const DirectFile file = open_scratch_file(mount.directory());
-  EngineStorage storage(
-      {.path = file.path(), .capacity_bytes = 32 * kMiB, .queue_depth = 4},
-      make_engine(EngineKind::uring, file.descriptor(), file.path(), 4, std::chrono::seconds(30)),
-      nullptr);
+  EngineStorage storage({.path = file.path(), .capacity_bytes = 32 * kMiB, .queue_depth = 4},
+                        make_engine(file.descriptor(), file.path(), {.queue_depth = 4}), nullptr);
   const AlignedBuffer data = buffer(32 * kMiB);
   IoGroup group;
   storage.write(0, data.span(), group);
@@ -175,18 +173,18 @@ TEST_F(DriveFaultTest, AStuckFileSystemFailsTheGroupInsteadOfHanging) {
   LoopMount mount(32 * kMiB);
   if (!mount.mounted()) GTEST_SKIP() << kNoMount;
   VolumeOptions options = options_in({mount.directory()}, 8 * kMiB);
-  options.timeout = std::chrono::milliseconds(64);
-  options.file_name = "";  // to delete one would wait too
+  options.engine.timeout = std::chrono::milliseconds(64);
   auto volume = create_volume(options, nullptr);
+  volume->publish();
   const AlignedBuffer data = buffer(8 * kMiB);
   if (!mount.freeze()) GTEST_SKIP() << "no right to freeze a file system";
   IoGroup group;
   volume->write(0, data.span(), group);
   const std::string failure = failure_of(group);
   EXPECT_TRUE(says(failure, "write " + mount.directory() +
-                                "/(scratch file) at offset 0, 65536 bytes: not completed after"))
+                                "/state at offset 0, 65536 bytes: not completed after"))
       << failure;
-  volume.reset();
+  volume.reset();  // does not wait until the file can be deleted
   EXPECT_TRUE(mount.thaw());
 }
 
@@ -240,8 +238,9 @@ TEST_F(DriveFaultDeathTest, WhereIoUringIsForbiddenThreadsDoTheWork) {
   const auto body = [&] {
     deny_system_call(__NR_io_uring_setup, EPERM);
     VolumeOptions options = options_in({root.path()}, kMiB);
-    options.engine = choose_engine(EngineKind::automatic);
-    std::fputs(options.engine.reason.c_str(), stderr);
+    const EngineChoice choice = choose_engine(EngineKind::automatic);
+    options.engine.kind = choice.kind;
+    std::fputs(choice.reason.c_str(), stderr);
     const auto volume = create_volume(options, nullptr);
     const AlignedBuffer data = buffer(kMiB);
     fill(data.span(), 0, 1);

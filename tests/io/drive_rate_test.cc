@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "io/drive_space.h"
 #include "kernels/base/bytes.h"
 #include "kernels/base/error.h"
 #include "tests/io/loop_mount.h"
@@ -17,8 +18,8 @@ class DriveRateOfEngine : public testing::TestWithParam<EngineKind> {};
 // How fast a drive is no test can know; between 1 MB/s and 1 TB/s all are.
 TEST_P(DriveRateOfEngine, IsThatOfADrive) {
   const test::TemporaryFolder folder;
-  DriveRateOptions options;
-  options.engine = GetParam();
+  EngineOptions options;
+  options.kind = GetParam();
   const double rate = measure_drive_rate(folder.path(), options);
   EXPECT_GT(rate, 1e6);
   EXPECT_LT(rate, 1e12);

@@ -9,6 +9,7 @@
 #include <memory>
 #include <vector>
 
+#include "io/drive_space.h"
 #include "io/engine.h"
 #include "io/scratch_file.h"
 #include "kernels/base/budget.h"
@@ -23,7 +24,7 @@ inline constexpr std::int64_t kHarnessBytes = kHarnessDepth * kHarnessBlockBytes
 
 class EngineHarness {
  public:
-  EngineHarness() { file_.preallocate(kHarnessBytes); }
+  EngineHarness() { preallocate(file_, kHarnessBytes); }
 
   const DirectFile& file() const { return file_; }
   const AlignedBuffer& buffer() const { return buffer_; }

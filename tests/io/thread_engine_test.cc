@@ -88,7 +88,7 @@ TEST_F(ThreadEngineTest, EndsThoughTheDriveIsStuck) {
   LoopMount mount(32 * kMiB);
   if (!mount.mounted()) GTEST_SKIP() << "no right to make and mount loop devices";
   DirectFile file = open_scratch_file(mount.directory());
-  file.preallocate(kHarnessBytes);
+  preallocate(file, kHarnessBytes);
   if (!mount.freeze()) GTEST_SKIP() << "no right to freeze a file system";
   const int threads = threads_of_this_process();
   {

@@ -31,8 +31,8 @@ VolumeOptions options_in(const std::vector<std::string>& directories) {
   options.capacity_bytes = kConformanceCapacityBytes;
   options.metadata_bytes = kMetadataBytes;
   options.stripe_bytes = kStripeBytes;
-  options.queue_depth = 8;
-  options.request_bytes_max = 64 * kKiB;
+  options.engine.queue_depth = 8;
+  options.engine.request_bytes_max = 64 * kKiB;
   return options;
 }
 
@@ -78,6 +78,7 @@ class VolumeTest : public testing::Test {
 TEST_F(VolumeTest, StripesLieBehindTheMetadataWhereTheMapSays) {
   const VolumeOptions volume_options = options(3);
   const auto volume = create_volume(volume_options, nullptr);
+  volume->publish();
   AlignedBuffer data = buffer(kConformanceCapacityBytes);
   fill(data.span(), 0, 1);
   AlignedBuffer metadata = buffer(kMetadataBytes);
@@ -134,8 +135,8 @@ TEST_F(VolumeTest, SaysWhatItIs) {
   EXPECT_EQ(volume->metadata_bytes(), kMetadataBytes);
   EXPECT_EQ(volume->stripe_bytes(), kStripeBytes);
   // 1:7 of 512 stripes.
-  EXPECT_NE(volume->description().find("8 MiB in " + volume->device_path(0) + " (12 %), " +
-                                       volume->device_path(1) + " (88 %); io_uring"),
+  EXPECT_NE(volume->description().find("8 MiB in " + volume->device_path(0) + " (12%), " +
+                                       volume->device_path(1) + " (88%); io_uring"),
             std::string::npos)
       << volume->description();
 }
@@ -159,10 +160,18 @@ TEST_F(VolumeTest, ACapacityNeedNotBeWholeStripes) {
 
 TEST_F(VolumeTest, FilesAreDeletedUnlessKept) {
   const VolumeOptions volume_options = options(2);
-  { const auto volume = create_volume(volume_options, nullptr); }
+  {
+    const auto volume = create_volume(volume_options, nullptr);
+    EXPECT_FALSE(std::filesystem::exists(file_path(volume_options, 0)));
+    volume->publish();
+    EXPECT_TRUE(std::filesystem::exists(file_path(volume_options, 0)));
+    EXPECT_TRUE(std::filesystem::exists(file_path(volume_options, 1)));
+  }
   EXPECT_FALSE(std::filesystem::exists(file_path(volume_options, 0)));
   EXPECT_FALSE(std::filesystem::exists(file_path(volume_options, 1)));
-  create_volume(volume_options, nullptr)->keep();
+  const auto volume = create_volume(volume_options, nullptr);
+  volume->publish();
+  volume->keep();
   EXPECT_TRUE(std::filesystem::exists(file_path(volume_options, 0)));
   EXPECT_TRUE(std::filesystem::exists(file_path(volume_options, 1)));
 }

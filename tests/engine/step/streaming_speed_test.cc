@@ -75,7 +75,7 @@ class Machine {
     io::VolumeOptions options;
     options.directories = {{directory}};
     options.capacity_bytes = bytes;
-    options.engine = io::choose_engine(io::parse_engine("auto"));
+    options.engine.kind = io::choose_engine(io::parse_engine("auto")).kind;
     return options;
   }
   static Isa resolved_isa() { return parse_isa("auto"); }

@@ -25,6 +25,7 @@ inline std::unique_ptr<io::Volume> make_store(const std::vector<std::string>& di
   options.stripe_bytes = 64 << 10;
   auto volume = io::create_volume(options, nullptr);
   write_header(*volume, identity, manifest);
+  volume->publish();
   return volume;
 }
 
