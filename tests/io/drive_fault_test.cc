@@ -20,6 +20,7 @@
 #include "io/engine_storage.h"
 #include "io/scratch_file.h"
 #include "io/volume.h"
+#include "io/volume_file.h"
 #include "kernels/base/budget.h"
 #include "kernels/base/bytes.h"
 #include "tests/io/deny_system_call.h"
@@ -108,6 +109,22 @@ TEST_F(DriveFaultTest, AVolumeWritesToADiskThatFilledUpLater) {
   IoGroup group;
   volume->write(0, data.span(), group);
   EXPECT_EQ(failure_of(group), "");
+}
+
+TEST_F(DriveFaultTest, AFullDirectoryIsRefusedByNameThoughAnotherHasRoom) {
+  const LoopMount full(16 * kMiB);
+  const test::TemporaryFolder roomy;
+  if (!full.mounted()) GTEST_SKIP() << kNoMount;
+  const std::int64_t free = check_directories({{full.directory(), 0}}, 0)[0];
+  const VolumeFile all_of_it(full.directory(), "", free);
+  try {
+    check_directories({{roomy.path(), 0}, {full.directory(), 0}}, kMiB);
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_TRUE(says(error.what(), "storage directory " + full.directory() + ": 4 KiB"))
+        << error.what();
+    EXPECT_TRUE(says(error.what(), "leave this directory out")) << error.what();
+  }
 }
 
 TEST_F(DriveFaultTest, UnequalFreeSpaceIsUsedToTheLast) {

@@ -57,6 +57,13 @@ TEST(ParseDirectories, TakesBandwidthsWhereGiven) {
   EXPECT_EQ(directories[3].bytes_per_second, 104857600);
 }
 
+TEST(ParseDirectories, RefusesMoreThanAStoreCanDescribe) {
+  std::string text = "/no/0";
+  for (int d = 1; d < kVolumeDirectoriesMax; ++d) text += "," + ("/no/" + std::to_string(d));
+  EXPECT_EQ(parse_refusal(text), "");
+  EXPECT_EQ(parse_refusal(text + ",/no/more"), "129 directories: at most 128 can hold a volume");
+}
+
 TEST(ParseDirectories, WhatIsFormattedParsesToTheSame) {
   const std::string text = "/no/a=7GB/s,/no/b=1500MB/s,/no/c,/no/d=1234567/s,/no/e=9KB/s";
   EXPECT_EQ(format_directories(parse_directories(text)), text);
