@@ -10,6 +10,7 @@
 namespace strata::engine {
 namespace {
 
+constexpr double kBytesMin = 1e6;
 constexpr double kBytesMax = 1e18;
 constexpr std::pair<std::string_view, double> kUnits[] = {
     {"GBW", 1e9}, {"TBW", 1e12}, {"PBW", 1e15}};
@@ -21,7 +22,7 @@ std::int64_t parse_value(std::string_view text) {
   for (const auto& [name, bytes] : kUnits) {
     if (error != std::errc() || unit != name) continue;
     const double life_bytes = value * bytes;
-    if (!(life_bytes >= 1 && life_bytes <= kBytesMax)) break;
+    if (!(life_bytes >= kBytesMin && life_bytes <= kBytesMax)) break;
     return std::llround(life_bytes);
   }
   throw_error<ConfigError>(
@@ -46,6 +47,19 @@ std::vector<std::int64_t> parse_endurance(std::string_view text, std::size_t dir
         count_text(static_cast<std::int64_t>(directories), "directory", "directories"));
   }
   return values;
+}
+
+std::string endurance_text(std::int64_t bytes) {
+  const auto value = static_cast<double>(bytes);
+  const auto& [name, unit] = value < 1e12 ? kUnits[0] : kUnits[1];
+  return fmt::format("{:.6g} {}", value / unit, name);
+}
+
+std::string life_share_text(double share) {
+  const double percent = 100 * share;
+  if (percent == 0) return "0%";
+  if (percent < 0.01) return "less than 0.01%";
+  return fmt::format("{:.{}f}%", percent, percent < 1 ? 2 : percent < 10 ? 1 : 0);
 }
 
 }  // namespace strata::engine

@@ -88,8 +88,7 @@ void measure_storage(const RunSetup& setup, CpuDevice& device, io::Storage& stor
   const std::int64_t piece =
       std::min({kMiB, room / in_flight, capacity / in_flight}) / kPageBytes * kPageBytes;
   if (piece == 0) return;
-  // A small store is gone over several times.
-  const std::int64_t pieces = std::min(128 * kMiB, 16 * capacity) / piece;
+  const std::int64_t pieces = measuring_bytes(capacity) / piece;
   const std::int64_t places = capacity / piece;
   const PinnedBuffer buffer = device.allocate_pinned("measurement", in_flight * piece);
   std::memset(buffer.data(), 0x5A, static_cast<std::size_t>(buffer.bytes()));
@@ -136,6 +135,11 @@ nlohmann::json arithmetic_json(const RunSetup& setup, const MachineRates& rates)
                                {"flops_per_s", choice.flops_per_s}});
   }
   return json;
+}
+
+// A small store is gone over several times.
+std::int64_t measuring_bytes(std::int64_t capacity_bytes) {
+  return std::min(128 * kMiB, 16 * capacity_bytes);
 }
 
 MachineRates measure_machine(const RunSetup& setup, CpuDevice& device, io::Storage* storage,

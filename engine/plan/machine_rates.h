@@ -27,6 +27,9 @@ struct MachineRates {
 // The arithmetic of a run, to be recorded with it.
 nlohmann::json arithmetic_json(const RunSetup& setup, const MachineRates& rates);
 
+// What measure_machine() writes at most to a storage of this capacity.
+std::int64_t measuring_bytes(std::int64_t capacity_bytes);
+
 // The matmul choices are rank 0's, for all ranks; the rest is this rank's. Uses device, host and
 // NVMe space that is given back before it returns: call before the Trainer reserves its own.
 // Overwrites the start of `storage` (may be null).

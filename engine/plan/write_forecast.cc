@@ -1,5 +1,10 @@
 #include "engine/plan/write_forecast.h"
 
+#include <fmt/format.h>
+
+#include "engine/options/count_text.h"
+#include "engine/options/endurance.h"
+#include "engine/plan/machine_rates.h"
 #include "kernels/base/aligned_buffer.h"
 #include "kernels/base/bytes.h"
 
@@ -14,8 +19,7 @@ namespace {
 std::int64_t initial_state_bytes(const Plan& plan) {
   std::int64_t bytes = 0;
   for (const offload::UnitPlan& unit : plan.units) {
-    for (const StateKind kind :
-         {StateKind::weights, StateKind::remainder, StateKind::moment1, StateKind::moment2}) {
+    for (const StateKind kind : offload::kLastingKinds) {
       if (unit.tier(kind) == Tier::nvme) bytes += plan.shard_bytes(unit, kind);
     }
   }
@@ -44,8 +48,29 @@ WriteForecast forecast_writes(const RunSetup& setup, std::int64_t validation_sam
   const BatchLayout& batch = setup.batch;
   const std::int64_t of_rank = ceil_div(validation_samples, batch.world_size);
   const std::int64_t passes = ceil_div(of_rank, batch.pass_micro_batches_max() * batch.micro_batch);
-  return {initial_state_bytes(setup.plan), setup.plan.nvme_written_bytes(),
-          passes * evaluation_pass_bytes(setup)};
+  const std::int64_t capacity = setup.plan.total_bytes(Tier::nvme);
+  return {initial_state_bytes(setup.plan) + measuring_bytes(capacity),
+          setup.plan.nvme_written_bytes(), passes * evaluation_pass_bytes(setup)};
+}
+
+std::string forecast_text(const WriteForecast& forecast, std::int64_t steps,
+                          std::int64_t evaluations, int ranks, std::span<const DriveLife> drives) {
+  const std::int64_t total_bytes = forecast.total_bytes(steps, evaluations);
+  std::string text = fmt::format("{} to NVMe in all{}: {} at the start, {} in each of {}",
+                                 format_bytes(total_bytes), ranks > 1 ? " by each rank" : "",
+                                 format_bytes(forecast.start_bytes),
+                                 format_bytes(forecast.step_bytes), count_text(steps, "step"));
+  if (forecast.evaluation_bytes > 0) {
+    text += fmt::format(", {} in each of {}", format_bytes(forecast.evaluation_bytes),
+                        count_text(evaluations, "evaluation"));
+  }
+  for (const DriveLife& drive : drives) {
+    if (drive.endurance_bytes == 0) continue;
+    text += fmt::format("\n{} of the life of {} ({})",
+                        life_share_text(drive.used(static_cast<double>(total_bytes), ranks)),
+                        drive.path, endurance_text(drive.endurance_bytes));
+  }
+  return text;
 }
 
 }  // namespace strata::engine

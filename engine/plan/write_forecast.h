@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <string>
 
 #include "engine/plan/run_setup.h"
 
@@ -10,7 +12,7 @@ namespace strata::engine {
 // Of one rank. Upper bounds: a last, smaller pass is counted as a full one, and so is a skipped
 // step. Without samples, which write where activations are on NVMe.
 struct WriteForecast {
-  std::int64_t start_bytes = 0;       // the initial state
+  std::int64_t start_bytes = 0;       // the initial state, and measuring the drives
   std::int64_t step_bytes = 0;        // one step with its update
   std::int64_t evaluation_bytes = 0;  // one evaluation
 
@@ -18,6 +20,22 @@ struct WriteForecast {
     return start_bytes + steps * step_bytes + evaluations * evaluation_bytes;
   }
 };
+
+// A drive, and what it may be written.
+struct DriveLife {
+  std::string path;
+  double share = 0;                  // of what a rank writes
+  std::int64_t endurance_bytes = 0;  // 0: not known
+
+  // Used up when each of `ranks` writes so much, to all drives together.
+  double used(double written_bytes, int ranks) const {
+    return ranks * share * written_bytes / static_cast<double>(endurance_bytes);
+  }
+};
+
+// "12 GiB to NVMe in all: …", and below it a line for each drive whose endurance is known.
+std::string forecast_text(const WriteForecast& forecast, std::int64_t steps,
+                          std::int64_t evaluations, int ranks, std::span<const DriveLife> drives);
 
 // `validation_samples`: of one evaluation, over all ranks; 0: there is none.
 WriteForecast forecast_writes(const RunSetup& setup, std::int64_t validation_samples);

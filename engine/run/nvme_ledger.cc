@@ -35,10 +35,12 @@ nlohmann::json moved_json(const io::StorageTraffic& moved) {
   return {{"read_bytes", moved.read_bytes}, {"written_bytes", moved.written_bytes}};
 }
 
-std::string share_text(double share) { return fmt::format("{:.2g}%", 100 * share); }
-
-std::string endurance_text(std::int64_t bytes) {
-  return fmt::format("{:.6g} TBW", static_cast<double>(bytes) / 1e12);
+std::string years_text(double years) {
+  constexpr double kDaysPerYear = 365.25;
+  if (years >= 10) return fmt::format("{:.0f} years", years);
+  if (years >= 1) return fmt::format("{:.1f} years", years);
+  const double days = years * kDaysPerYear;
+  return days >= 1 ? fmt::format("{:.0f} days", days) : "less than a day";
 }
 
 }  // namespace
@@ -56,7 +58,7 @@ NvmeLedger::NvmeLedger(const RunSetup& setup, const TrainingData& data, const io
   std::int64_t stripes = 0;
   for (int d = 0; d < volume->devices(); ++d) stripes += volume->share(d).stripes;
   for (int d = 0; d < volume->devices(); ++d) {
-    Drive drive;
+    DriveLife drive;
     drive.path = volume->device_path(d);
     drive.share = static_cast<double>(volume->share(d).stripes) / static_cast<double>(stripes);
     if (!endurance.empty()) drive.endurance_bytes = endurance[static_cast<std::size_t>(d)];
@@ -74,11 +76,12 @@ const NvmeSums* NvmeLedger::update(const offload::KindTraffic& kinds) {
   return &sums_;
 }
 
-double NvmeLedger::life_share(const Drive& drive, double written_bytes) const {
+double NvmeLedger::life_share(const DriveLife& drive, double written_bytes) const {
   return ranks_ * written_bytes / static_cast<double>(drive.endurance_bytes);
 }
 
-double NvmeLedger::life_years(const Drive& drive, std::int64_t written_bytes, double run_s) const {
+double NvmeLedger::life_years(const DriveLife& drive, std::int64_t written_bytes,
+                              double run_s) const {
   return run_s / life_share(drive, static_cast<double>(written_bytes)) / kSecondsPerYear;
 }
 
@@ -97,22 +100,7 @@ io::StorageTraffic NvmeLedger::other() const {
 
 std::string NvmeLedger::forecast_text() const {
   if (volume_ == nullptr) return "";
-  const std::int64_t total_bytes = forecast_.total_bytes(steps_, evaluations_);
-  std::string text = fmt::format("{} to NVMe in all{}: {} at the start, {} in each of {}",
-                                 format_bytes(total_bytes), ranks_ > 1 ? " by each rank" : "",
-                                 format_bytes(forecast_.start_bytes),
-                                 format_bytes(forecast_.step_bytes), count_text(steps_, "step"));
-  if (forecast_.evaluation_bytes > 0) {
-    text += fmt::format(", {} in each of {}", format_bytes(forecast_.evaluation_bytes),
-                        count_text(evaluations_, "evaluation"));
-  }
-  for (const Drive& drive : drives_) {
-    if (drive.endurance_bytes == 0) continue;
-    const double bytes = drive.share * static_cast<double>(total_bytes);
-    text += fmt::format("\n{} of the life of {} ({})", share_text(life_share(drive, bytes)),
-                        drive.path, endurance_text(drive.endurance_bytes));
-  }
-  return text;
+  return engine::forecast_text(forecast_, steps_, evaluations_, ranks_, drives_);
 }
 
 std::string NvmeLedger::summary_text(double run_s) const {
@@ -126,14 +114,14 @@ std::string NvmeLedger::summary_text(double run_s) const {
   for (const Row& row : rows_of(sums_.kinds)) add(row.name, row.moved);
   add("measuring, store header", other());
   for (std::size_t d = 0; d < drives_.size(); ++d) {
-    const Drive& drive = drives_[d];
+    const DriveLife& drive = drives_[d];
     add("in " + drive.path, sums_.devices[d]);
-    if (drive.endurance_bytes == 0) continue;
+    if (drive.endurance_bytes == 0 || sums_.devices[d].written_bytes == 0) continue;
     const std::int64_t written_bytes = sums_.devices[d].written_bytes;
-    text +=
-        fmt::format("      {} of its life ({}), which at this rate would be {:.2g} years\n",
-                    share_text(life_share(drive, static_cast<double>(written_bytes))),
-                    endurance_text(drive.endurance_bytes), life_years(drive, written_bytes, run_s));
+    text += fmt::format("      {} of its life ({}), which at this rate would be {}\n",
+                        life_share_text(life_share(drive, static_cast<double>(written_bytes))),
+                        endurance_text(drive.endurance_bytes),
+                        years_text(life_years(drive, written_bytes, run_s)));
   }
   return text;
 }
@@ -145,7 +133,7 @@ nlohmann::json NvmeLedger::summary_json(double run_s) const {
   for (const Row& row : rows_of(sums_.kinds)) json["by_kind"][row.name] = moved_json(row.moved);
   json["by_kind"]["other"] = moved_json(other());
   for (std::size_t d = 0; d < drives_.size(); ++d) {
-    const Drive& drive = drives_[d];
+    const DriveLife& drive = drives_[d];
     nlohmann::json entry = moved_json(sums_.devices[d]);
     entry["path"] = drive.path;
     if (drive.endurance_bytes > 0) {

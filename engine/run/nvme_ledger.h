@@ -34,13 +34,8 @@ class NvmeLedger {
   nlohmann::json summary_json(double run_s) const;  // null without a volume
 
  private:
-  struct Drive {
-    std::string path;
-    double share = 0;                  // of what the run moves
-    std::int64_t endurance_bytes = 0;  // 0: not known
-  };
-  double life_share(const Drive& drive, double written_bytes) const;
-  double life_years(const Drive& drive, std::int64_t written_bytes, double run_s) const;
+  double life_share(const DriveLife& drive, double written_bytes) const;
+  double life_years(const DriveLife& drive, std::int64_t written_bytes, double run_s) const;
   // What is no state: measuring the drive, and the store's description of itself.
   io::StorageTraffic other() const;
 
@@ -49,7 +44,7 @@ class NvmeLedger {
   std::int64_t steps_;
   std::int64_t evaluations_;
   WriteForecast forecast_;
-  std::vector<Drive> drives_;
+  std::vector<DriveLife> drives_;
   NvmeSums sums_;
 };
 

@@ -6,10 +6,13 @@
 #include <utility>
 
 #include "engine/data/training_data.h"
+#include "engine/options/endurance.h"
 #include "engine/options/json_text.h"
 #include "engine/options/option_check.h"
 #include "engine/plan/plan_report.h"
 #include "engine/plan/run_setup.h"
+#include "engine/plan/write_forecast.h"
+#include "engine/run/run_length.h"
 #include "engine/run/run_store.h"
 #include "engine/run/storage_check.h"
 #include "kernels/base/bytes.h"
@@ -22,6 +25,9 @@ namespace {
 struct Planned {
   RunSetup setup;
   NvmeSpace nvme;
+  std::int64_t steps = 0;  // 0: the options do not say
+  std::int64_t evaluations = 0;
+  WriteForecast writes;
 };
 
 void print_json(const nlohmann::json& object) { fmt::print("{}\n", json_text(object)); }
@@ -50,9 +56,13 @@ Planned make_planned(const Options& options, const comm::Communicator& comm) {
     throw;
   }
   const RunSetup& setup = planned.setup;
+  TrainingData data;
   if (!options.data.empty()) {
-    open_training_data(options, setup.model.vocabulary, setup.batch.seq_len);
+    data = open_training_data(options, setup.model.vocabulary, setup.batch.seq_len);
   }
+  planned.steps = step_count(setup, data);
+  planned.evaluations = evaluation_count(setup, data);
+  planned.writes = forecast_writes(setup, evaluation_sequences(setup, data));
   try {
     planned.nvme = check_nvme_space(setup);
   } catch (const ConfigError& e) {
@@ -91,6 +101,33 @@ std::string verdict(const NvmeSpace& nvme) {
   return text;
 }
 
+// Bandwidths are not measured here: where one is not given, all count as equal.
+std::vector<DriveLife> drives_of(const Options& options) {
+  const std::vector<io::VolumeDirectory> directories = store_directories(options);
+  const auto endurance = parse_endurance(options.nvme_endurance, directories.size());
+  double sum = 0;
+  bool given = true;
+  for (const io::VolumeDirectory& directory : directories) {
+    sum += directory.bytes_per_second;
+    given = given && directory.bytes_per_second > 0;
+  }
+  std::vector<DriveLife> drives;
+  for (std::size_t d = 0; d < directories.size(); ++d) {
+    const double share =
+        given ? directories[d].bytes_per_second / sum : 1 / static_cast<double>(directories.size());
+    drives.push_back({directories[d].path, share, endurance.empty() ? 0 : endurance[d]});
+  }
+  return drives;
+}
+
+std::string writes_text(const Planned& planned) {
+  if (planned.steps == 0 || planned.nvme.needed_bytes == 0) return "";
+  const RunSetup& setup = planned.setup;
+  return fmt::format("The run would write {}.\n",
+                     forecast_text(planned.writes, planned.steps, planned.evaluations,
+                                   setup.topology.local_world_size, drives_of(setup.options)));
+}
+
 }  // namespace
 
 int run_plan(const Options& options, Ranks& ranks) {
@@ -100,10 +137,15 @@ int run_plan(const Options& options, Ranks& ranks) {
   if (options.json) {
     nlohmann::json json = plan_json(planned.setup);
     json["storage"] = nvme_json(planned.nvme);
+    if (planned.steps > 0) {
+      json["storage"]["run_written_bytes"] =
+          planned.writes.total_bytes(planned.steps, planned.evaluations);
+    }
     print_json(json);
   } else {
-    fmt::print("{}device     {}\n\n{}\n{}\n", run_description(planned.setup),
-               resolve_device(options), plan_table(planned.setup), verdict(planned.nvme));
+    fmt::print("{}device     {}\n\n{}\n{}{}\n", run_description(planned.setup),
+               resolve_device(options), plan_table(planned.setup), writes_text(planned),
+               verdict(planned.nvme));
   }
   return 0;
 }
