@@ -1,9 +1,7 @@
 #include "engine/tools/bench_optimizer_command.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <vector>
@@ -18,7 +16,7 @@ namespace strata::engine {
 namespace {
 
 constexpr std::int64_t kElementsMin = std::int64_t{1} << 16;
-constexpr std::int64_t kElementBytesMin = 10;  // moments in int8
+constexpr std::int64_t kElementsInCache = std::int64_t{1} << 25;  // 335 MB with moments in int8
 constexpr int kPairs = 11;
 
 std::vector<OptimizerVariant> variants_of(const Options& options) {
@@ -31,17 +29,6 @@ std::vector<OptimizerVariant> variants_of(const Options& options) {
     variants.push_back(parse_optimizer_variant(name));
   }
   return variants;
-}
-
-// On a state that the caches hold, update and floor measure these and not memory.
-void warn_of_caches(std::int64_t elements) {
-  const std::int64_t cache_bytes =
-      std::max(::sysconf(_SC_LEVEL2_CACHE_SIZE), ::sysconf(_SC_LEVEL3_CACHE_SIZE));
-  const std::int64_t elements_min = 4 * cache_bytes / kElementBytesMin;
-  if (elements >= elements_min) return;
-  fmt::print(stderr,
-             "strata: the caches hold much of this state; for memory, --elements {} or more\n",
-             elements_min);
 }
 
 // --threads, or 1 and all.
@@ -72,7 +59,11 @@ void check_bench_optimizer_options(const Options& options) {
 int run_bench_optimizer(const Options& options) {
   const Isa isa = parse_isa(options.isa);
   const CpuShare share = cpu_share(0, 1);
-  warn_of_caches(options.elements);
+  if (options.elements < kElementsInCache) {
+    fmt::print(stderr,
+               "strata: caches may hold much of this state; for memory, --elements {} or more\n",
+               kElementsInCache);
+  }
   if (!options.json) {
     fmt::print("elements   {}, in tiles of 65,536 as training has them\nisa        {}\n\n{}",
                with_separators(options.elements), name_of(isa), optimizer_bench_header());
