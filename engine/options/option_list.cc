@@ -106,7 +106,6 @@ void add_batch(ListBuilder& list) {
            integer_field(&Options::seq_len),
            {"max_seq_length", "max_length", "block_size", "sequence_length", "seq_length",
             "model_max_length", "cutoff_len"});
-  list.used_by(kTrain);
   list.add("steps", "Steps to train", integer_field(&Options::steps),
            {"max_steps", "num_steps", "max_iters", "total_num_steps", "train_iters"})
       .shows_default = false;
@@ -244,14 +243,13 @@ void add_limits(ListBuilder& list) {
       .of_a_rank = true;
   list.add("io-timeout", "Seconds after which one transfer counts as stuck and ends the run",
            number_field("SECONDS", &Options::io_timeout));
-  list.used_by(kTrain);
+  list.used_by(kTrainAndPlan);
   list.add(
           "nvme-endurance",
           "Bytes that each drive of --nvme may be written in its life, as its data sheet has them, "
           "such as 600TBW: the run's writes are shown as a share of it",
           text_field("600TBW[,...]", &Options::nvme_endurance))
       .of_a_rank = true;
-  list.used_by(kTrainAndPlan);
   list.add("comm-timeout", "Seconds after which a silent rank ends the run",
            number_field("SECONDS", &Options::comm_timeout), {"ddp_timeout", "dist_timeout"});
 }

@@ -123,7 +123,7 @@ std::vector<DriveLife> drives_of(const Options& options) {
 std::string writes_text(const Planned& planned) {
   if (planned.steps == 0 || planned.nvme.needed_bytes == 0) return "";
   const RunSetup& setup = planned.setup;
-  return fmt::format("The run would write {}.\n",
+  return fmt::format("The run would write {}\n",
                      forecast_text(planned.writes, planned.steps, planned.evaluations,
                                    setup.topology.local_world_size, drives_of(setup.options)));
 }
