@@ -39,8 +39,8 @@ CpuShare cpu_share(int sharing_rank, int sharing_ranks);
 // the memory next to these. False when the system does not allow it; nothing when empty.
 bool stay_on(const std::vector<int>& cpus);
 
-// Where the processors that this thread may use belong to several NUMA nodes, has memory that it
-// and threads started later touch first dealt to these nodes page by page, so that all of their
+// Where the processors that this thread may use belong to several NUMA nodes, has the memory that
+// it and threads started later touch first dealt to these nodes page by page, so that all of their
 // bandwidth is used; on one node memory stays local. Call before memory is reserved. Returns the
 // number of nodes; 0 where the system does not allow it.
 int spread_memory();
