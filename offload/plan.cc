@@ -191,13 +191,19 @@ bool all_states_in_host(const Plan& plan) {
 
 }  // namespace
 
-std::int64_t optimizer_buffer_bytes(const Plan& plan) {
+std::vector<StateKind> streamed_kinds(const Plan& plan) {
   // Deferred, the weights come with the gather; in backward, the gradients come with the call.
   const StateKind other =
       plan.update == UpdateTime::deferred ? StateKind::gradients : StateKind::weights;
+  std::vector<StateKind> kinds = {StateKind::remainder, StateKind::moment1, StateKind::moment2,
+                                  other};
+  std::erase_if(kinds, [&](StateKind kind) { return !exists(kind, plan.dtypes); });
+  return kinds;
+}
+
+std::int64_t optimizer_buffer_bytes(const Plan& plan) {
   std::int64_t bytes = 0;
-  for (const StateKind kind :
-       {StateKind::remainder, StateKind::moment1, StateKind::moment2, other}) {
+  for (const StateKind kind : streamed_kinds(plan)) {
     bytes += plan.bytes_of_elements(kind, plan.chunk_elements);
   }
   // Before the first step it carries weights, too.
@@ -222,8 +228,7 @@ std::int64_t Plan::total_bytes(Tier tier) const {
 
 std::int64_t Plan::shard_bytes(const UnitPlan& unit, StateKind kind) const {
   if (kind == StateKind::gradients) return unit.shard_elements * unit.gradient_element_bytes;
-  const bool is_moment = kind == StateKind::moment1 || kind == StateKind::moment2;
-  return unit.frozen && is_moment ? 0 : bytes_of_elements(kind, unit.shard_elements);
+  return unit.frozen && is_moment(kind) ? 0 : bytes_of_elements(kind, unit.shard_elements);
 }
 
 std::int64_t Plan::bytes_of_elements(StateKind kind, std::int64_t elements) const {

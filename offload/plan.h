@@ -140,7 +140,9 @@ struct PlanResult {
 
 PlanResult make_plan(const PlanInput& input);
 
-// Bytes of one of the optimizer's kOptimizerBuffers: one chunk of every kind it may have to carry.
+// The kinds of state that a chunk of the optimizer's carries through its buffer, in their order.
+std::vector<StateKind> streamed_kinds(const Plan& plan);
+// Bytes of one of the optimizer's kOptimizerBuffers: one chunk of each of them.
 std::int64_t optimizer_buffer_bytes(const Plan& plan);
 
 // Slots for gathered units, gradients and so on, shared with those that allocate them.

@@ -55,8 +55,7 @@ class TrafficCounter {
     const Phase phase = deferred ? Phase::forward : Phase::backward;
     for (const UnitPlan& unit : plan_.units) {
       if (unit.frozen) continue;
-      for (const StateKind kind :
-           {StateKind::weights, StateKind::remainder, StateKind::moment1, StateKind::moment2}) {
+      for (const StateKind kind : kLastingKinds) {
         const std::int64_t bytes = plan_.shard_bytes(unit, kind);
         traffic(phase).optimizer_bytes += 2 * bytes;
         // Deferred, the gather that applies the update has read the weights already.

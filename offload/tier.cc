@@ -57,8 +57,7 @@ std::int64_t int8_block_bytes(std::int64_t elements) {
 
 std::int64_t state_bytes(StateKind kind, StateDtypes dtypes, std::int64_t elements,
                          std::int64_t block_elements) {
-  const bool is_moment = kind == StateKind::moment1 || kind == StateKind::moment2;
-  if (!is_moment || dtypes.moments != MomentFormat::int8) {
+  if (!is_moment(kind) || dtypes.moments != MomentFormat::int8) {
     return elements * element_bytes(kind, dtypes);
   }
   if (!exists(kind, dtypes)) return 0;

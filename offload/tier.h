@@ -19,6 +19,12 @@ const char* name_of(Tier tier);
 enum class StateKind : std::uint8_t { weights, remainder, moment1, moment2, gradients };
 inline constexpr int kStateKinds = 5;
 const char* name_of(StateKind kind);
+// What lasts from one step to the next.
+inline constexpr std::array kLastingKinds = {StateKind::weights, StateKind::remainder,
+                                             StateKind::moment1, StateKind::moment2};
+constexpr bool is_moment(StateKind kind) {
+  return kind == StateKind::moment1 || kind == StateKind::moment2;
+}
 
 // What decides how many bytes each kind takes.
 struct StateDtypes {

@@ -17,15 +17,11 @@ namespace {
 
 constexpr std::int64_t kTileElements = 16 * 1024;
 
-// The kinds that a run begins with.
-constexpr std::array kLasting = {StateKind::weights, StateKind::remainder, StateKind::moment1,
-                                 StateKind::moment2};
-
 // The largest transfer that must be made in one.
 std::int64_t largest_block_bytes(const offload::Plan& plan) {
   std::int64_t bytes = 0;
   for (const offload::UnitPlan& unit : plan.units) {
-    for (const StateKind kind : kLasting) {
+    for (const StateKind kind : offload::kLastingKinds) {
       bytes = std::max(bytes, std::min(plan.shard_bytes(unit, kind), plan.block_bytes(kind)));
     }
   }

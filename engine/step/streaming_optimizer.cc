@@ -31,11 +31,8 @@ StreamingOptimizer::StreamingOptimizer(const OptimizerParts& parts, std::vector<
       weight_decay_(weight_decay),
       isa_(isa),
       tile_elements_(std::gcd(optim::kTileElements, plan_.block_elements)),
+      streamed_(streamed_kinds(plan_)),
       pending_(plan_.units.size(), 0) {
-  const bool deferred = plan_.update == offload::UpdateTime::deferred;
-  streamed_ = {StateKind::remainder, StateKind::moment1, StateKind::moment2,
-               deferred ? StateKind::gradients : StateKind::weights};
-  std::erase_if(streamed_, [&](StateKind kind) { return !exists(kind, plan_.dtypes); });
   std::erase_if(order_, [&](int unit) { return store_.unit(unit).frozen; });
   for (const int unit : order_) {
     first_chunk_.push_back(chunks_.size());
@@ -218,8 +215,7 @@ void StreamingOptimizer::run_update(const Chunk& chunk, const Pointers& at) {
       });
   if (!in_domain) {
     throw_error<TrainingError>(
-        "the update of {} at step {} left the range of finite weights; lower --lr or set "
-        "--clip-norm",
+        "the update of {} at step {} left the range of finite weights; lower --lr or --clip-norm",
         store_.unit(chunk.unit).name, settings_.step);
   }
 }

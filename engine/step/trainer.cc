@@ -98,7 +98,7 @@ StepResult Trainer::step(const TokenSource& data, const SampleOrder& order, std:
     throw_error<TrainingError>(
         "the loss is {} and the gradient norm {} after {} updates; lower --lr, or go on past such "
         "steps with --on-nonfinite skip",
-        result.loss, result.grad_norm, updates_);
+        std::abs(result.loss), std::abs(result.grad_norm), updates_);  // a NaN may have a sign
   }
   result.skipped = !finite;
   if (result.skipped) {

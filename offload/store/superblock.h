@@ -9,7 +9,8 @@
 //                                         older step, or after the mark of a one-slot store──▶
 //                                         erased
 //
-// Pure functions on bytes. Decoding trusts nothing, and throws FormatError.
+// Runs do not resume yet: only tests encode and decode these, and runs reserve their room. Pure
+// functions on bytes. Decoding trusts nothing, and throws FormatError.
 #pragma once
 
 #include <array>

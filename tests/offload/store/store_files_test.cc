@@ -4,10 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <fstream>
 #include <set>
 
 #include "kernels/base/error.h"
+#include "offload/store/checksum.h"
 #include "offload/store/store_search.h"
 #include "offload/store/superblock.h"
 #include "tests/offload/store/made_store.h"
@@ -141,6 +143,7 @@ TEST(StoreSearch, LooksAtFilesOfItsOwnNameOnly) {
   }
   std::filesystem::create_directory(folder.path("strata-" + id + "-rank1.store"));
   std::ofstream(folder.path("other")) << "mine";
+  std::filesystem::create_symlink("loop", folder.path("loop"));
   std::filesystem::create_symlink(folder.path("other"),
                                   folder.path("strata-" + id + "-rank2.store"));
   EXPECT_TRUE(find_stores(folder.path()).empty());
@@ -148,6 +151,27 @@ TEST(StoreSearch, LooksAtFilesOfItsOwnNameOnly) {
   const std::vector<FoundStore> stores = find_stores(folder.path());
   ASSERT_EQ(stores.size(), 1u);
   EXPECT_EQ(stores[0].state, StoreState::damaged);
+}
+
+// Never taken for damaged, which may be removed: a newer program may have made it.
+TEST(StoreSearch, AStoreOfAnotherVersionIsKnownAsOne) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path(leave_store({folder.path()}, {new_run_id(), 0, 1, ""}));
+  std::string header = test::contents_of(path).substr(0, kHeaderBytes);
+  header[8] = 2;
+  const std::uint64_t sum =
+      checksum(bytes_of(header).data(), kHeaderBytes - 8, 0x68656164);  // docs/store-format.md
+  std::memcpy(header.data() + kHeaderBytes - 8, &sum, sizeof sum);
+  std::ofstream(path, std::ios::in | std::ios::out | std::ios::binary) << header;
+  EXPECT_EQ(find_stores(folder.path()).at(0).state, StoreState::other_version);
+  EXPECT_EQ(left_over(folder.path()).stale + left_over(folder.path()).damaged, 0);
+}
+
+TEST(StoreFiles, RunFoldersAreAbsoluteAndHarmless) {
+  const TemporaryFolder folder;
+  const auto volume = make_store({folder.path()}, {new_run_id(), 0, 1, "a\x1b[2J\nb"});
+  EXPECT_EQ(find_stores(folder.path()).at(0).header->run_folder,
+            std::filesystem::current_path() / "a?[2J?b");
 }
 
 TEST(StoreSearch, AMissingDirectoryIsNamed) {
