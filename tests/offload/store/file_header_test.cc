@@ -6,9 +6,10 @@
 
 #include "kernels/base/error.h"
 #include "offload/store/checksum.h"
+#include "tests/offload/store/bytes_at.h"
 #include "tests/support/error_text.h"
 
-namespace strata::store {
+namespace strata::store::testing {
 namespace {
 
 using test::error_text;
@@ -31,13 +32,6 @@ FileHeader sample() {
   header.stripe_bytes = 1 << 20;
   header.shares = {{3, 6}, {1, 3}};
   return header;
-}
-
-template <typename T>
-T at(const std::vector<std::byte>& bytes, std::size_t offset) {
-  T value;
-  std::memcpy(&value, bytes.data() + offset, sizeof value);
-  return value;
 }
 
 // Puts the checksum that its bytes ask for, as a program would that writes wrong things.
@@ -147,4 +141,4 @@ TEST(RunId, IsReadStrictly) {
 }
 
 }  // namespace
-}  // namespace strata::store
+}  // namespace strata::store::testing

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "kernels/base/error.h"
+#include "tests/offload/store/bytes_at.h"
 #include "tests/offload/store/small_manifest.h"
 #include "tests/support/error_text.h"
 
@@ -36,13 +37,6 @@ CommitTable sample_table(const Manifest& manifest, std::int64_t sequence) {
     table.checksums.push_back(0x9E3779B97F4A7C15u * static_cast<std::uint64_t>(b + 1));
   }
   return table;
-}
-
-template <typename T>
-T at(const std::vector<std::byte>& bytes, std::size_t offset) {
-  T value;
-  std::memcpy(&value, bytes.data() + offset, sizeof value);
-  return value;
 }
 
 // docs/store-format.md, "Superblock".
