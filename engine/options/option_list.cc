@@ -207,11 +207,12 @@ void add_run(ListBuilder& list) {
 
 void add_watching(ListBuilder& list) {
   list.group(OptionGroup::watching);
-  list.used_by(kTrain);
+  list.used_by(kTrainAndPlan);
   list.add("eval-every", "Steps between evaluations; 0 evaluates only at start and end",
            integer_field(&Options::eval_every), {"eval_steps", "eval_interval"});
   list.add("eval-batches", "Micro-batches of an evaluation; 0 is all of the validation data",
            integer_field(&Options::eval_batches), {"eval_iters"});
+  list.used_by(kTrain);
   list.add("sample-every", "Steps between samples of generated text; 0 samples only at the end",
            integer_field(&Options::sample_every));
   list.add("sample-tokens", "Length of a sample; 0 generates none",

@@ -36,5 +36,15 @@ TEST(Endurance, WhatIsNotUnderstoodIsNamed) {
   EXPECT_PRED2(mentions, error_of("1TBW,2TBW", 3), "2 values for 3 directories");
 }
 
+TEST(Endurance, SharesOfALifeArePlainDecimals) {
+  EXPECT_EQ(life_share_text(0), "0%");
+  EXPECT_EQ(life_share_text(4e-9), "less than 0.01%");
+  EXPECT_EQ(life_share_text(0.0025), "0.25%");
+  EXPECT_EQ(life_share_text(0.015), "1.5%");
+  EXPECT_EQ(life_share_text(8.1), "810%");
+  EXPECT_EQ(endurance_text(600'000'000'000'000), "600 TBW");
+  EXPECT_EQ(endurance_text(4'000'000), "0.004 GBW");
+}
+
 }  // namespace
 }  // namespace strata::engine

@@ -279,10 +279,10 @@ TEST(OptionsHelp, ShowsEveryOptionOnceWithItsDefaultInAHundredColumns) {
 
 TEST(OptionsHelp, OfAPlanLeavesOutWhatOnlyTrainingUses) {
   const std::string help = options_help(kPlan);
-  for (const char* used : {"  --data ", "  --nvme ", "  --clip-norm ", "  --json "}) {
+  for (const char* used : {"  --data ", "  --nvme ", "  --clip-norm ", "  --steps ", "  --json "}) {
     EXPECT_PRED2(mentions, help, used);
   }
-  for (const char* unused : {"  --lr ", "  --steps ", "  --log ", "  --eval-every "}) {
+  for (const char* unused : {"  --lr ", "  --warmup ", "  --log ", "  --sample-every "}) {
     EXPECT_FALSE(mentions(help, unused)) << unused;
   }
 }
