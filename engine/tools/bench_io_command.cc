@@ -198,8 +198,12 @@ int run_bench_io(const Options& options) {
          {{"chunk-size", *use.chunk_size}, {"nvme", use.nvme}, {"io-engine", use.io_engine}}}};
     fmt::print("{}\n", json_text(json));
   } else {
-    fmt::print("\n{}\nfor a run, on its command line or in its config file:\n{}", knee_lines(cells),
-               options_summary(use));
+    fmt::print(
+        "\n{}\nfor a run, on its command line or in its config file:\n{}"
+        "(depth is no option: a run has in flight what its buffers hold, up to {} requests for "
+        "each "
+        "directory)\n",
+        knee_lines(cells), options_summary(use), kDepthMax);
   }
   return 0;
 }
