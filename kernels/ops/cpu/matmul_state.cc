@@ -16,8 +16,9 @@ MatmulState::MatmulState(CpuDevice& device, Isa isa, const CpuOpsLimits& limits,
                      device.workers().worker_slots()),
       attention_scratch(device, "attention scratch", attention_scratch_bytes(limits),
                         device.workers().worker_slots()),
-      attention_sums(device.allocate(
-          "attention gradients", attention_sums_bytes(limits, device.workers().worker_slots()))) {}
+      attention_sums(
+          device.allocate("attention gradients scratch",
+                          attention_sums_bytes(limits, device.workers().worker_slots()))) {}
 
 Dtype MatmulState::arithmetic(Dtype operands, Dtype chosen) {
   const bool bf16 = operands == Dtype::bf16 && chosen == Dtype::bf16 && gemms.multiplies_bf16();

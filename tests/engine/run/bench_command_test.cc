@@ -41,7 +41,7 @@ TEST(BenchCommand, ADirectoryThatCannotBeUsedIsOneClearLine) {
       test::run_process({STRATA_BINARY, "bench", "io", "--nvme", absent}, folder.path());
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_EQ(result.out, "");
-  EXPECT_EQ(result.err, "strata: error: storage directory " + absent +
+  EXPECT_EQ(result.err, "strata: error: --nvme: storage directory " + absent +
                             ": there is no such directory; create it or give another\n");
 }
 

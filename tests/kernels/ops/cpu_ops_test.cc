@@ -35,7 +35,7 @@ TEST(CpuOps, ScratchIsWhatWasAnnounced) {
     ASSERT_EQ(entries.size(), 3u);
     EXPECT_EQ(entries[0].tag, "matmul scratch");
     EXPECT_EQ(entries[1].tag, "attention scratch");
-    EXPECT_EQ(entries[2].tag, "attention gradients");
+    EXPECT_EQ(entries[2].tag, "attention gradients scratch");
   }
 }
 
