@@ -44,9 +44,6 @@ std::int64_t element_bytes(StateKind kind, StateDtypes dtypes);
 // every format.
 inline constexpr std::int64_t kBlockElements = 1 << 18;
 
-// Elements that share one scale in int8, as in optim_cpu.
-inline constexpr std::int64_t kScaleElements = 256;
-
 // Bytes of `elements` consecutive elements of one kind, from a block's start on; a whole number of
 // pages when `elements` is a multiple of 4,096. In int8 each block is its codes, then its scales
 // (f32, one per 256 elements), padded to a page. Also the offset of element `elements` where that

@@ -21,9 +21,6 @@ namespace strata::optim {
 // adamw, lion: decoupled weight decay; adam: weight decay is added to the gradient (L2).
 enum class Method : std::uint8_t { adamw, adam, lion };
 
-// Elements that share one scale in int8. Calls start and end at such a boundary there.
-inline constexpr std::int64_t kScaleElements = 256;
-
 // Elements of one call where a state is divided over workers. Streams start anew with each call,
 // which costs some 3 % at a quarter of this.
 inline constexpr std::int64_t kTileElements = 1 << 16;
@@ -52,8 +49,8 @@ struct Moment {
   float* scales = nullptr;  // int8: one per kScaleElements
 };
 
-// Pieces of one shard, all of the same elements. Pointers need the alignment of their element type
-// only.
+// Pieces of one shard, all of the same elements; with moments in int8 they start and end where a
+// scale does. Pointers need the alignment of their element type only.
 struct State {
   void* weight = nullptr;             // in/out: bf16, or f32 where there is no remainder
   std::int16_t* remainder = nullptr;  // in/out: of a split master; null: f32 masters

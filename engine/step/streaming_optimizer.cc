@@ -12,12 +12,6 @@ namespace strata::engine {
 using offload::StateKind;
 using offload::Tier;
 
-namespace {
-
-static_assert(offload::kScaleElements == optim::kScaleElements);
-
-}  // namespace
-
 StreamingOptimizer::StreamingOptimizer(const OptimizerParts& parts, std::vector<int> order,
                                        std::vector<std::vector<ParameterSegment>> groups,
                                        double weight_decay, Isa isa)

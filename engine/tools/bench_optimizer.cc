@@ -34,7 +34,7 @@ double moment_bytes(MomentFormat format) {
     case MomentFormat::int8:
       break;
   }
-  return 1 + 4.0 / optim::kScaleElements;
+  return 1 + 4.0 / kScaleElements;
 }
 
 double median(std::vector<double> values) {
@@ -84,8 +84,8 @@ OptimizerBench::OptimizerBench(std::int64_t elements, Isa isa)
       remainder_(budget_, "remainder", 2 * elements),
       moment1_(budget_, "moment1", 4 * elements),
       moment2_(budget_, "moment2", 4 * elements),
-      scales1_(budget_, "scales", 4 * ceil_div(elements, optim::kScaleElements)),
-      scales2_(budget_, "scales", 4 * ceil_div(elements, optim::kScaleElements)),
+      scales1_(budget_, "scales", 4 * ceil_div(elements, kScaleElements)),
+      scales2_(budget_, "scales", 4 * ceil_div(elements, kScaleElements)),
       gradient_(budget_, "gradient", 4 * elements) {}
 
 optim::State OptimizerBench::state(const OptimizerVariant& variant, std::int64_t begin,
@@ -95,7 +95,7 @@ optim::State OptimizerBench::state(const OptimizerVariant& variant, std::int64_t
     const bool int8 = variant.moments == MomentFormat::int8;
     const std::int64_t bytes = int8 ? 1 : variant.moments == MomentFormat::bf16 ? 2 : 4;
     return optim::Moment{values.data() + begin * bytes,
-                         int8 ? scales.as<float>() + begin / optim::kScaleElements : nullptr};
+                         int8 ? scales.as<float>() + begin / kScaleElements : nullptr};
   };
   optim::State state;
   state.weight = weight_.data() + begin * (split ? 2 : 4);

@@ -18,6 +18,7 @@ constexpr const char* name_of(Dtype dtype) { return dtype == Dtype::f32 ? "f32" 
 // How the optimizer's moments are stored. int8: one code per element and an f32 scale for each 256
 // consecutive elements (docs/optimizer.md).
 enum class MomentFormat : std::uint8_t { f32, bf16, int8 };
+inline constexpr std::int64_t kScaleElements = 256;  // that share one scale in int8
 
 constexpr const char* name_of(MomentFormat format) {
   return format == MomentFormat::f32 ? "f32" : format == MomentFormat::bf16 ? "bf16" : "int8";

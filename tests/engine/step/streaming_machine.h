@@ -1,10 +1,7 @@
-// The streaming optimizer against the same reads and writes without arithmetic, which is what it
-// does when every element is frozen. The measurement is not part of the suite: see
-// scripts/bench_streaming.
-#include <gtest/gtest.h>
-#include <stdlib.h>
+// StreamingMachine: the streaming optimizer on state that all lies in a volume, and a second one
+// that does the same reads and writes without arithmetic: every element is frozen there.
+#pragma once
 
-#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <limits>
@@ -13,21 +10,15 @@
 
 #include "engine/step/streaming_optimizer.h"
 #include "io/volume.h"
-#include "kernels/base/machine.h"
 #include "kernels/device/cpu_device.h"
 #include "tests/offload/small_plan.h"
-#include "tests/support/temporary_folder.h"
 
 namespace strata::engine {
-namespace {
-
-using offload::StateKind;
-using offload::Tier;
 
 // All state of a few equal units on NVMe, updated in backward: the optimizer moves all of it.
-offload::PlanInput input(std::int64_t unit_elements, std::int64_t block_elements,
-                         MomentFormat moments) {
-  offload::PlanInput input = offload::testing::placed(Tier::nvme, Tier::device);
+inline offload::PlanInput streaming_input(std::int64_t unit_elements, std::int64_t block_elements,
+                                          MomentFormat moments) {
+  offload::PlanInput input = offload::testing::placed(offload::Tier::nvme, offload::Tier::device);
   for (offload::UnitSize& unit : input.units) unit = {unit.name, unit_elements};
   input.update = offload::UpdateTime::in_backward;
   input.dtypes.moments = moments;
@@ -38,12 +29,13 @@ offload::PlanInput input(std::int64_t unit_elements, std::int64_t block_elements
   return input;
 }
 
-class Machine {
+class StreamingMachine {
  public:
-  Machine(const offload::PlanInput& input, const std::string& directory, int threads)
+  StreamingMachine(const offload::PlanInput& input, const std::string& directory, int threads)
       : plan_(offload::testing::plan_of(input)),
         workers_(threads),
-        storage_(io::create_volume(options(directory, plan_.total_bytes(Tier::nvme)), nullptr)),
+        storage_(
+            io::create_volume(options(directory, plan_.total_bytes(offload::Tier::nvme)), nullptr)),
         store_(plan_, device_, storage_.get(), workers_),
         gradient_(static_cast<std::size_t>(plan_.units[0].shard_elements), 1e-3f),
         updates_(parts(), order(), groups(1), 0.1, resolved_isa()),
@@ -62,10 +54,10 @@ class Machine {
 
   // The stored weights of a unit.
   std::vector<std::byte> weights(int unit) {
-    const std::int64_t bytes = plan_.shard_bytes(plan_.units[0], StateKind::weights);
+    const std::int64_t bytes = plan_.shard_bytes(plan_.units[0], offload::StateKind::weights);
     PinnedBuffer memory = device_.allocate_pinned("weights", bytes);
     offload::VerifiedReads reads;
-    store_.read(unit, StateKind::weights, 0, memory.span(), reads);
+    store_.read(unit, offload::StateKind::weights, 0, memory.span(), reads);
     reads.wait();
     return {memory.span().data(), memory.span().data() + bytes};
   }
@@ -95,8 +87,9 @@ class Machine {
     std::memset(zeros.data(), 0, static_cast<std::size_t>(zeros.span().bytes()));
     io::IoGroup writes;
     for (const int unit : order()) {
-      for (const StateKind kind :
-           {StateKind::weights, StateKind::remainder, StateKind::moment1, StateKind::moment2}) {
+      for (const offload::StateKind kind :
+           {offload::StateKind::weights, offload::StateKind::remainder, offload::StateKind::moment1,
+            offload::StateKind::moment2}) {
         const std::int64_t bytes = plan_.shard_bytes(plan_.units[0], kind);
         store_.write(unit, kind, 0, zeros.span(0, bytes), writes);
         writes.wait();
@@ -126,56 +119,4 @@ class Machine {
   std::int64_t step_ = 0;
 };
 
-TEST(Streaming, FrozenElementsMoveTheSameBytesAndStay) {
-  const test::TemporaryFolder folder;
-  Machine machine(input(50000, 4096, MomentFormat::int8), folder.path(), 2);
-  const auto before = machine.weights(0);
-  machine.move();
-  EXPECT_EQ(machine.weights(0), before);
-  machine.update();
-  EXPECT_NE(machine.weights(0), before);
-  EXPECT_GT(machine.moved().read_bytes, 0);
-  EXPECT_EQ(machine.moved().read_bytes, machine.updated().read_bytes);
-  EXPECT_EQ(machine.moved().written_bytes, machine.updated().written_bytes);
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
-const char* setting(const char* name, const char* otherwise) {
-  const char* const value = ::getenv(name);
-  return value != nullptr ? value : otherwise;
-}
-
-TEST(Streaming, DISABLED_Speed) {
-  const std::string directory = setting("STRATA_BENCH_DIR", "/tmp");
-  const int pairs = std::atoi(setting("STRATA_BENCH_PAIRS", "7"));
-  const std::int64_t unit = std::atoll(setting("STRATA_BENCH_UNIT_ELEMENTS", "4194304"));
-  const int threads = cpu_share(0, 1).threads;
-  for (const MomentFormat moments : {MomentFormat::f32, MomentFormat::bf16, MomentFormat::int8}) {
-    Machine machine(input(unit, offload::kBlockElements, moments), directory, threads);
-    machine.update();
-    machine.move();
-    std::vector<double> updates;
-    std::vector<double> moves;
-    std::vector<double> ratios;
-    for (int i = 0; i < pairs; ++i) {
-      updates.push_back(machine.update());
-      moves.push_back(machine.move());
-      ratios.push_back(updates.back() / moves.back());
-    }
-    const auto moved = machine.moved();
-    const double bytes = static_cast<double>(moved.read_bytes + moved.written_bytes);
-    std::printf(
-        "%s moments: %.3f s with the update, %.3f s without (%.2f GB/s): ratio of medians "
-        "%.3f, median of ratios %.3f\n",
-        name_of(moments), median(updates), median(moves), bytes / median(moves) / 1e9,
-        median(updates) / median(moves), median(ratios));
-    std::fflush(stdout);
-  }
-}
-
-}  // namespace
 }  // namespace strata::engine
