@@ -241,9 +241,10 @@ TEST_F(NvmeRun, TheLedgerAddsUp) {
     EXPECT_GT(drive["written_bytes"], 0);
     const double share = drive["written_bytes"].get<double>() / endurance[d];
     EXPECT_DOUBLE_EQ(drive["life_share"], share);
-    const double years = drive["life_years"];  // the run lasts from a tenth of a second to a minute
-    EXPECT_GT(years, 0.1 / share / 3.2e7);
-    EXPECT_LT(years, 60 / share / 3.1e7);
+    // At this share in a run that takes longer than its steps and no longer than the program.
+    const double run_s = drive["life_years"].get<double>() * share * 365.25 * 86400;
+    EXPECT_GT(run_s, (summary["steps"].get<double>() - 1) * summary["mean_step_s"].get<double>());
+    EXPECT_LT(run_s, summary["wall_s"].get<double>() * 1.01 + 0.01);
   }
 
   // The log has the sums at each line; the last step's are complete but for what ends the run.
