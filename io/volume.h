@@ -96,4 +96,22 @@ class Volume final : public Storage {
 // the system refuses something else. `tracer` may be null.
 std::unique_ptr<Volume> create_volume(const VolumeOptions& options, Tracer* tracer);
 
+// The files of a volume that was made earlier, as their metadata describes them.
+struct VolumeFiles {
+  std::vector<std::string> paths;  // of each directory, in the order of the shares
+  std::vector<StripeShare> shares;
+  std::int64_t capacity_bytes = 0;
+  std::int64_t metadata_bytes = 0;
+  std::int64_t stripe_bytes = 0;
+  EngineOptions engine;
+};
+
+// exclusive: to go on in it; shared: to read it, as others may at the same time.
+enum class VolumeAccess : std::uint8_t { shared, exclusive };
+
+// Opens and locks them; they stay when the volume ends. Throws ConfigError when a process has one
+// locked (exclusive: also to read it), IoError when one cannot be opened or is shorter than it
+// says.
+std::unique_ptr<Volume> open_volume(const VolumeFiles& files, VolumeAccess access, Tracer* tracer);
+
 }  // namespace strata::io

@@ -1,0 +1,69 @@
+// StoredRun: the store of a run that is to go on: found, locked, and agreed upon by all ranks of
+// today, however many ranks made it.
+//
+//   opened, a commit chosen ──┬─ take_volume(): this rank goes on in its own store (in place)
+//                             └─ free_dead_slots(), filler() fills a new store, remove()
+//
+// Everything here but commit() is collective. A shard of the old store that a rank needs and does
+// not reach is read by one that does and sent to all; one that no rank reaches is refused by name.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/checkpoint/store_pointer.h"
+#include "engine/step/state_filler.h"
+#include "io/engine_choice.h"
+#include "kernels/base/worker_set.h"
+#include "offload/comm/communicator.h"
+#include "offload/store/stored_shard.h"
+
+namespace strata::engine {
+
+struct StoredRunOptions {
+  std::vector<std::string>
+      directories;  // looked in besides those of the pointer: --nvme, the run's
+  io::EngineOptions engine;
+  std::optional<std::int64_t> step;  // the commit of this step; nothing: the newest
+};
+
+class StoredRun {
+ public:
+  // Throws ConfigError when a file is missing, locked, of another store, or no rank reaches a
+  // shard; when a one-slot store was killed between its marks; when there is no commit of the
+  // wanted step.
+  StoredRun(const StorePointer& pointer, StoredRunOptions options, comm::Communicator& comm);
+  ~StoredRun();
+
+  // The newest commit (or clean mark) that is valid on all ranks of the old store: kind, step and
+  // snapshot are the same for all. Nothing: training never wrote an update, or never committed.
+  const std::optional<store::Superblock>& commit() const { return commit_; }
+
+  // Whether every rank can go on in the store it made: as many ranks, each with its own files in
+  // these directories, and the extents that `manifest` wants.
+  bool fits(const store::Manifest& manifest, const std::vector<std::string>& directories);
+
+  // In place: this rank's store, with every superblock but the commit's durably erased.
+  std::unique_ptr<io::Volume> take_volume();
+
+  // Before a new store is made beside this one: the space of everything but the commit.
+  void free_dead_slots();
+
+  // What it frees, in bytes on this host.
+  std::int64_t dead_bytes() const;
+
+  // Of the commit, every block verified; in place or into another store. Uses this object and
+  // `workers`.
+  std::unique_ptr<StateFiller> filler(WorkerSet& workers);
+
+  // Deletes the old files, each by one rank that reaches it.
+  void remove();
+
+ private:
+  std::optional<store::Superblock> commit_;
+};
+
+}  // namespace strata::engine

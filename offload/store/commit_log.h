@@ -1,0 +1,63 @@
+// CommitLog: the superblocks and commit tables of one rank's store, written so that a crash at any
+// moment leaves the newest commit that was acknowledged. docs/store-format.md has the order of
+// writes and what each crash leaves.
+//
+//   write(): flush the data ▸ table into copy n % 2 ▸ flush ▸ superblock n ▸ flush
+//
+// Thread contract: one thread at a time. write() allocates nothing.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "io/storage.h"
+#include "kernels/base/aligned_buffer.h"
+#include "offload/store/file_header.h"
+#include "offload/store/manifest.h"
+#include "offload/store/superblock.h"
+
+namespace strata::store {
+
+struct FoundCommit {
+  Superblock superblock;
+  CommitTable table;  // empty for a started mark
+};
+
+struct FoundCommits {
+  std::vector<FoundCommit> valid;     // newest first
+  std::vector<std::string> problems;  // of copies that are neither valid nor erased
+};
+
+class CommitLog {
+ public:
+  // `data`: the striped data, whose flush() covers every directory. `metadata`: the file of
+  // directory 0, as a whole. `staging`: staging_bytes() of memory that is the log's own.
+  CommitLog(io::Storage& data, io::Storage& metadata, const FileHeader& header,
+            const Manifest& manifest, AlignedSpan staging);
+
+  static std::int64_t staging_bytes(const Manifest& manifest);
+
+  // Throws IoError when the drive fails; what is damaged is a problem, not an error.
+  FoundCommits read();
+
+  // Goes on after `kept`, or from an empty log: durably erases every superblock that is not it.
+  void continue_after(const Superblock* kept);
+
+  // The next superblock, durably; `table` for a commit and a clean mark.
+  void write(SuperblockKind kind, std::int64_t step, const Snapshot& snapshot,
+             const CommitTable* table);
+
+ private:
+  void write_durably(std::int64_t offset_bytes, AlignedSpan bytes);
+
+  io::Storage& data_;
+  io::Storage& metadata_;
+  const FileHeader& header_;
+  const Manifest& manifest_;
+  AlignedSpan staging_;
+  std::int64_t sequence_ = 0;  // of the last one written
+};
+
+}  // namespace strata::store
