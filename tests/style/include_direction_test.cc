@@ -30,9 +30,11 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"engine/data", with_below_engine({"engine/options"})},
     {"engine/plan", with_below_engine({"engine/options", "engine/data"})},
     {"engine/step", with_below_engine({"engine/options", "engine/data", "engine/plan"})},
-    {"engine/tools", with_below_engine({"engine/options"})},
+    {"engine/checkpoint",
+     with_below_engine({"engine/options", "engine/data", "engine/plan", "engine/step"})},
+    {"engine/tools", with_below_engine({"engine/options", "engine/checkpoint"})},
     {"engine/run", with_below_engine({"engine/options", "engine/data", "engine/plan", "engine/step",
-                                      "engine/tools"})},
+                                      "engine/checkpoint", "engine/tools"})},
     {"engine", with_below_engine({"engine/run"})},  // main.cc
 };
 
