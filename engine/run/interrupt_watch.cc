@@ -41,7 +41,8 @@ void open_pipe() {
 }  // namespace
 
 Interrupted::Interrupted(int signal)
-    : Error(fmt::format("interrupted by SIG{}", ::sigabbrev_np(signal))), signal_(signal) {}
+    : ExitError(fmt::format("interrupted by SIG{}", ::sigabbrev_np(signal)),
+                kExitSignalled + signal) {}
 
 InterruptWatch::InterruptWatch(FailureLatch& failure) {
   open_pipe();

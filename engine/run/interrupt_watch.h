@@ -16,19 +16,15 @@
 #include <thread>
 #include <vector>
 
-#include "kernels/base/error.h"
+#include "engine/step/exit_code.h"
 #include "kernels/base/failure_latch.h"
 
 namespace strata::engine {
 
 // The user, or whoever manages the job, ended the run.
-class Interrupted : public Error {
+class Interrupted final : public ExitError {
  public:
   explicit Interrupted(int signal);
-  int signal() const { return signal_; }
-
- private:
-  int signal_;
 };
 
 class InterruptWatch {

@@ -5,17 +5,13 @@
 // that met it, which aborts the others; those that only lost a peer say so themselves.
 #pragma once
 
-#include <exception>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
-#include <type_traits>
-#include <utility>
 #include <vector>
 
 #include "engine/options/options.h"
-#include "kernels/base/error.h"
+#include "engine/step/agreement.h"
 #include "kernels/base/failure_latch.h"
 #include "offload/comm/communicator.h"
 
@@ -34,21 +30,6 @@ struct Ranks {
 int run_on_ranks(const std::function<Options()>& read_options,
                  const std::function<int(const Options&, Ranks&)>& command);
 
-// A failure that every rank knows of.
-class AgreedFailure : public Error {
- public:
-  AgreedFailure(const std::string& message, int exit_code)
-      : Error(message), exit_code_(exit_code) {}
-  int exit_code() const { return exit_code_; }
-
- private:
-  int exit_code_;
-};
-
-// Collective. `mine` is this rank's failure, or null. Throws on all ranks if any has one: itself
-// with one rank, otherwise an AgreedFailure that names the first rank, unless all say the same.
-void raise_together(comm::Communicator& comm, std::exception_ptr mine);
-
 struct SharedSetting {
   std::string name;  // "--lr"
   std::string value;
@@ -58,30 +39,5 @@ struct SharedSetting {
 // same on all: ranks that disagree about the mathematics would train different models, or wait for
 // each other. The names are the same everywhere.
 void require_same(comm::Communicator& comm, const std::vector<SharedSetting>& settings);
-
-// Runs `work`, which is not collective, on every rank and returns its result if it succeeds on all;
-// otherwise throws as raise_together().
-template <typename Work>
-auto agree(comm::Communicator& comm, Work&& work) {
-  using Result = std::invoke_result_t<Work>;
-  std::exception_ptr failure;
-  if constexpr (std::is_void_v<Result>) {
-    try {
-      work();
-    } catch (...) {
-      failure = std::current_exception();
-    }
-    raise_together(comm, failure);
-  } else {
-    std::optional<Result> result;
-    try {
-      result.emplace(work());
-    } catch (...) {
-      failure = std::current_exception();
-    }
-    raise_together(comm, failure);
-    return std::move(*result);
-  }
-}
 
 }  // namespace strata::engine
