@@ -13,8 +13,8 @@ namespace strata::store::testing {
 
 // Locked while the volume lives, and deleted with it unless kept.
 inline std::unique_ptr<io::Volume> make_store(const std::vector<std::string>& directories,
-                                              const StoreIdentity& identity) {
-  const Manifest manifest = small_manifest();
+                                              const StoreIdentity& identity,
+                                              const Manifest& manifest = small_manifest()) {
   io::VolumeOptions options;
   for (std::size_t d = 0; d < directories.size(); ++d) {
     options.directories.push_back({directories[d], 1e9 * static_cast<double>(d + 1)});
