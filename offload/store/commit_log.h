@@ -1,8 +1,11 @@
 // CommitLog: the superblocks and commit tables of one rank's store, written so that a crash at any
-// moment leaves the newest commit that was acknowledged. docs/store-format.md has the order of
-// writes and what each crash leaves.
+// moment leaves the newest one that was acknowledged, or the one that was being written.
+// docs/store-format.md has the order of writes and what each crash leaves.
 //
-//   write(): flush the data ▸ table into copy n % 2 ▸ flush ▸ superblock n ▸ flush
+//   write(): table into copy n % 2 ▸ flush all directories ▸ superblock n ▸ flush its directory
+//
+// An error in write() leaves what was acknowledged before as it was, and the next write() tries the
+// same copy again.
 //
 // Thread contract: one thread at a time. write() allocates nothing.
 #pragma once
@@ -39,23 +42,31 @@ class CommitLog {
 
   static std::int64_t staging_bytes(const Manifest& manifest);
 
-  // Throws IoError when the drive fails; what is damaged is a problem, not an error.
+  // Trusts nothing. Throws IoError when the drive fails; a copy that is damaged, or of another
+  // store, is a problem that names it, not an error.
   FoundCommits read();
 
-  // Goes on after `kept`, or from an empty log: durably erases every superblock that is not it.
+  // Goes on after `kept`, one that read() found, or from an empty log: durably erases every
+  // superblock that is not it. Throws IoError.
   void continue_after(const Superblock* kept);
 
-  // The next superblock, durably; `table` for a commit and a clean mark.
+  // The next superblock, durably, and with it all data whose writes are complete. `table`: of a
+  // commit and a clean mark; a started mark has none. Throws IoError.
   void write(SuperblockKind kind, std::int64_t step, const Snapshot& snapshot,
              const CommitTable* table);
 
  private:
-  void write_durably(std::int64_t offset_bytes, AlignedSpan bytes);
+  std::optional<FoundCommit> read_copy(int copy);
+  AlignedSpan superblock_memory() const { return staging_.sub(0, kSuperblockBytes); }
+  AlignedSpan table_memory() const {
+    return staging_.sub(kSuperblockBytes, header_.commit_table_bytes);
+  }
 
   io::Storage& data_;
   io::Storage& metadata_;
   const FileHeader& header_;
   const Manifest& manifest_;
+  const MetadataLayout layout_;
   AlignedSpan staging_;
   std::int64_t sequence_ = 0;  // of the last one written
 };

@@ -60,14 +60,38 @@ std::int64_t checksums_offset(const Manifest& manifest) {
   return kLiveBitsOffset + round_up(ceil_div(units_of(manifest), 8), 8);
 }
 
+// Of what a commit holds; a frozen unit has one in any store.
+int slots_of(const StoredUnit& unit) {
+  int slots = 2;
+  for (std::size_t k = 0; k < unit.extents.size(); ++k) {
+    const bool committed = static_cast<offload::StateKind>(k) != offload::StateKind::gradients;
+    if (!unit.extents[k] || !committed) continue;
+    slots = std::min(slots, static_cast<int>(unit.extents[k]->slot_offsets.size()));
+  }
+  return slots;
+}
+
 Field<std::uint64_t> checksum_field(const Manifest& manifest, std::size_t block) {
   return {static_cast<std::size_t>(checksums_offset(manifest)) + block * 8};
 }
 
 }  // namespace
 
-std::vector<std::byte> encode(const Superblock& superblock) {
-  std::vector<std::byte> bytes(kSuperblockBytes);
+const char* name_of(SuperblockKind kind) {
+  switch (kind) {
+    case SuperblockKind::commit:
+      return "commit";
+    case SuperblockKind::clean_mark:
+      return "clean mark";
+    case SuperblockKind::started:
+      return "started mark";
+  }
+  return "";
+}
+
+void encode(const Superblock& superblock, std::span<std::byte> bytes) {
+  STRATA_CHECK(std::ssize(bytes) == kSuperblockBytes);
+  std::fill(bytes.begin(), bytes.end(), std::byte{0});
   std::memcpy(bytes.data(), kSuperblockMagic.data(), kSuperblockMagic.size());
   std::memcpy(bytes.data() + kRunIdOffset, superblock.run_id.data(), superblock.run_id.size());
   kKind.put(bytes, static_cast<std::int32_t>(superblock.kind));
@@ -85,7 +109,6 @@ std::vector<std::byte> encode(const Superblock& superblock) {
   std::memcpy(bytes.data() + kRandomStateOffset, snapshot.random_state.data(),
               sizeof snapshot.random_state);
   kChecksum.put(bytes, superblock_checksum(bytes, superblock.copy()));
-  return bytes;
 }
 
 std::optional<Superblock> decode_superblock(std::span<const std::byte> bytes, int copy) {
@@ -102,7 +125,7 @@ std::optional<Superblock> decode_superblock(std::span<const std::byte> bytes, in
   }
   Superblock superblock;
   const std::int32_t kind = kKind.get(bytes);
-  check_range("the superblock's kind", kind, 1, 2);
+  check_range("the superblock's kind", kind, 1, 3);
   superblock.kind = static_cast<SuperblockKind>(kind);
   std::memcpy(superblock.run_id.data(), bytes.data() + kRunIdOffset, superblock.run_id.size());
   superblock.world_size = kWorldSize.get(bytes);
@@ -115,7 +138,9 @@ std::optional<Superblock> decode_superblock(std::span<const std::byte> bytes, in
   superblock.step = kStep.get(bytes);
   check_range("the step", superblock.step, 0, kCountMax);
   superblock.table_bytes = kTableBytes.get(bytes);
-  check_range("the commit table's length", superblock.table_bytes, kLiveBitsOffset, kCountMax);
+  const bool has_table = superblock.kind != SuperblockKind::started;
+  check_range("the commit table's length", superblock.table_bytes, has_table ? kLiveBitsOffset : 0,
+              has_table ? kCountMax : 0);
   superblock.table_checksum = kTableChecksum.get(bytes);
   Snapshot& snapshot = superblock.snapshot;
   snapshot.data_position = kDataPosition.get(bytes);
@@ -135,22 +160,23 @@ std::int64_t commit_table_bytes(const Manifest& manifest) {
   return round_up(checksums_offset(manifest) + manifest.committed_blocks() * 8, kPageBytes);
 }
 
-std::vector<std::byte> encode(const CommitTable& table, const Manifest& manifest) {
+void encode(const CommitTable& table, std::int64_t sequence, const Manifest& manifest,
+            std::span<std::byte> bytes) {
+  STRATA_CHECK(std::ssize(bytes) == commit_table_bytes(manifest));
   STRATA_CHECK(table.live_slots.size() == manifest.units.size() &&
-               static_cast<std::int64_t>(table.checksums.size()) == manifest.committed_blocks());
-  std::vector<std::byte> bytes(static_cast<std::size_t>(commit_table_bytes(manifest)));
+               std::ssize(table.checksums) == manifest.committed_blocks());
+  std::fill(bytes.begin(), bytes.end(), std::byte{0});
   std::memcpy(bytes.data(), kTableMagic.data(), kTableMagic.size());
-  kTableSequence.put(bytes, table.sequence);
+  kTableSequence.put(bytes, sequence);
   kTableUnits.put(bytes, units_of(manifest));
   kTableBlocks.put(bytes, manifest.committed_blocks());
   for (std::size_t u = 0; u < table.live_slots.size(); ++u) {
-    STRATA_CHECK(table.live_slots[u] < manifest.slots);
+    STRATA_CHECK(table.live_slots[u] < slots_of(manifest.units[u]));
     bytes[kLiveBitsOffset + u / 8] |= static_cast<std::byte>(table.live_slots[u] << u % 8);
   }
   for (std::size_t b = 0; b < table.checksums.size(); ++b) {
     checksum_field(manifest, b).put(bytes, table.checksums[b]);
   }
-  return bytes;
 }
 
 CommitTable decode_commit_table(std::span<const std::byte> bytes, const Superblock& superblock,
@@ -169,11 +195,10 @@ CommitTable decode_commit_table(std::span<const std::byte> bytes, const Superblo
   check_range("the commit table's units", kTableUnits.get(bytes), units, units);
   check_range("the commit table's blocks", kTableBlocks.get(bytes), blocks, blocks);
   CommitTable table;
-  table.sequence = superblock.sequence;
   for (std::size_t u = 0; u < manifest.units.size(); ++u) {
     const auto byte = std::to_integer<unsigned>(bytes[kLiveBitsOffset + u / 8]);
     table.live_slots.push_back(static_cast<std::uint8_t>(byte >> u % 8 & 1u));
-    check_range("a live slot", table.live_slots.back(), 0, manifest.slots - 1);
+    check_range("a live slot", table.live_slots.back(), 0, slots_of(manifest.units[u]) - 1);
   }
   for (std::int64_t b = 0; b < blocks; ++b) {
     table.checksums.push_back(checksum_field(manifest, static_cast<std::size_t>(b)).get(bytes));

@@ -1,16 +1,14 @@
 // Superblock and CommitTable: what makes the slots of a store a state that a run can go on from.
 //
-// Two copies of each, in the file of a rank's first directory. Commit n (the sequence number, from
-// 1 on) is written into copy n % 2: the table first, then, once it is durable, the superblock,
-// which holds the table's checksum. The other copy is the commit before.
+// Two copies of each, in the file of a rank's first directory. Superblock n (the sequence number,
+// from 1 on) is written into copy n % 2, after the table of the same copy, whose checksum it holds.
+// The other copy is the one before. The newest valid one counts (commit_log.h).
 //
-//   copy:  erased (zeros) ──write──▶ valid ──overwritten by commit n + 2──▶ valid
-//                                      └──erased before the first write after a resume from an
-//                                         older step, or after the mark of a one-slot store──▶
-//                                         erased
+//   copy:  erased (zeros) ──write──▶ valid ──overwritten by superblock n + 2──▶ valid
+//                                      └──erased when a run goes on from the other one──▶ erased
 //
-// Runs do not resume yet: only tests encode and decode these, and runs reserve their room. Pure
-// functions on bytes. Decoding trusts nothing, and throws FormatError.
+// Pure functions on bytes. Encoding allocates nothing. Decoding trusts nothing, and throws
+// FormatError.
 #pragma once
 
 #include <array>
@@ -35,8 +33,11 @@ struct Snapshot {
   friend bool operator==(const Snapshot&, const Snapshot&) = default;
 };
 
-// clean_mark: of a one-slot store, "clean at this step": a stopping point and no checkpoint.
-enum class SuperblockKind : std::int32_t { commit = 1, clean_mark = 2 };
+// commit: of a two-slot store. The other two are marks of a one-slot store. clean_mark: all of it
+// is of this step, a stopping point and no checkpoint. started: updates of the step after this one
+// began; it has no table.
+enum class SuperblockKind : std::int32_t { commit = 1, clean_mark = 2, started = 3 };
+const char* name_of(SuperblockKind kind);  // "clean mark"
 
 struct Superblock {
   SuperblockKind kind = SuperblockKind::commit;
@@ -52,13 +53,12 @@ struct Superblock {
   int copy() const { return static_cast<int>(sequence % 2); }
 };
 
-// kSuperblockBytes.
-std::vector<std::byte> encode(const Superblock& superblock);
+// Into kSuperblockBytes.
+void encode(const Superblock& superblock, std::span<std::byte> bytes);
 // Of copy 0 or 1. Nothing: erased, or never written.
 std::optional<Superblock> decode_superblock(std::span<const std::byte> bytes, int copy);
 
 struct CommitTable {
-  std::int64_t sequence = 1;             // its superblock's
   std::vector<std::uint8_t> live_slots;  // of each unit's shard: 0 or 1
   // Of the live slots: by unit, kind and block; gradients have none.
   std::vector<std::uint64_t> checksums;
@@ -67,7 +67,9 @@ struct CommitTable {
 // Bytes of a commit table of a store, in whole pages.
 std::int64_t commit_table_bytes(const Manifest& manifest);
 
-std::vector<std::byte> encode(const CommitTable& table, const Manifest& manifest);
+// As the table of superblock `sequence`, into commit_table_bytes(manifest).
+void encode(const CommitTable& table, std::int64_t sequence, const Manifest& manifest,
+            std::span<std::byte> bytes);
 CommitTable decode_commit_table(std::span<const std::byte> bytes, const Superblock& superblock,
                                 const Manifest& manifest);
 // For Superblock::table_checksum.

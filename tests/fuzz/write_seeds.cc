@@ -9,6 +9,7 @@
 #include "offload/store/file_header.h"
 #include "offload/store/superblock.h"
 #include "tests/fuzz/small_store.h"
+#include "tests/offload/store/encoded.h"
 
 namespace {
 
@@ -41,6 +42,7 @@ std::string megatron_index() {
 
 int main(int, char** arguments) {
   using namespace strata::store;
+  using strata::store::testing::encoded;
   const std::string folder = arguments[1];
   const Manifest manifest = strata::fuzz::small_store();
   const std::string text = encode(manifest);
@@ -59,8 +61,9 @@ int main(int, char** arguments) {
   Superblock superblock;
   superblock.table_bytes = commit_table_bytes(manifest);
   const auto blocks = static_cast<std::size_t>(manifest.committed_blocks());
-  auto bytes = encode(superblock);
-  const auto table = encode(CommitTable{1, {1}, std::vector<std::uint64_t>(blocks, 7)}, manifest);
+  auto bytes = encoded(superblock);
+  const CommitTable live_in_slot_1{{1}, std::vector<std::uint64_t>(blocks, 7)};
+  const auto table = encoded(live_in_slot_1, superblock.sequence, manifest);
   bytes.insert(bytes.end(), table.begin(), table.end());
   write(folder + "/superblock/seeds/valid", bytes);
 
