@@ -1,11 +1,12 @@
 // Writes one valid input for each target, for fuzzing to start from: write_seeds FOLDER makes
-// FOLDER/{header,manifest,superblock,idx}/seeds/valid, whose folders exist.
+// FOLDER/{header,manifest,superblock,idx,safetensors}/seeds/valid, whose folders exist.
 #include <cstdint>
 #include <fstream>
 #include <initializer_list>
 #include <span>
 #include <string>
 
+#include "models/safetensors.h"
 #include "offload/store/file_header.h"
 #include "offload/store/superblock.h"
 #include "tests/fuzz/small_store.h"
@@ -69,4 +70,11 @@ int main(int, char** arguments) {
 
   const std::string index = megatron_index();
   write(folder + "/idx/seeds/valid", std::as_bytes(std::span(index)));
+
+  strata::models::SafetensorsHeader model{
+      {{"a", "F32", {2, 3}, 0, 0}, {"b", "BF16", {}, 0, 0}, {"c", "I8", {0}, 0, 0}},
+      {{"format", "pt"}}};
+  const auto data_bytes = static_cast<std::size_t>(strata::models::place_tensors(model.tensors));
+  const std::string file = encode_safetensors(model) + std::string(data_bytes, '\0');
+  write(folder + "/safetensors/seeds/valid", std::as_bytes(std::span(file)));
 }
