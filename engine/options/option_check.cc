@@ -1,11 +1,15 @@
 #include "engine/options/option_check.h"
 
+#include <algorithm>
 #include <optional>
+#include <vector>
 
 #include "engine/options/endurance.h"
+#include "engine/options/option_list.h"
 #include "io/volume.h"
 #include "kernels/base/bytes.h"
 #include "kernels/base/error.h"
+#include "kernels/base/suggest.h"
 
 namespace strata::engine {
 namespace {
@@ -46,6 +50,21 @@ void require_decay(const char* option, double value) {
   if (!(value >= 0 && used < 1)) {
     throw_error<ConfigError>("--{} is {}, as f32 {}, but must be at least 0 and below 1", option,
                              value, used);
+  }
+}
+
+void check_allowed_changes(const Options& o) {
+  std::vector<std::string> names = {kArithmeticChange};
+  for (const OptionSpec& spec : option_list()) {
+    if (spec.mathematical) names.push_back(spec.name);
+  }
+  for (const std::string& name : o.allow_change) {
+    if (std::find(names.begin(), names.end(), name) != names.end()) continue;
+    throw_error<ConfigError>("--allow-change: '{}' is no option that changes what is computed{}",
+                             name, did_you_mean(name, names));
+  }
+  if (!o.allow_change.empty() && !o.resume && o.resume_from.empty()) {
+    throw ConfigError("--allow-change needs --resume or --resume-from: a new run changes nothing");
   }
 }
 
@@ -112,6 +131,32 @@ void check_arithmetic(const Options& o) {
   require_at_least("threads", o.threads, 1);
 }
 
+void check_resume(const Options& o) {
+  if (o.resume && o.run.empty()) {
+    throw ConfigError("--resume needs the folder of the run: --run DIR");
+  }
+  if (o.resume && !o.resume_from.empty()) {
+    throw ConfigError("--resume and --resume-from exclude each other: give one of them");
+  }
+  if (o.resume_step && !o.resume) throw ConfigError("--resume-step needs --run DIR --resume");
+  require_at_least("resume-step", o.resume_step, std::int64_t{0});
+  check_allowed_changes(o);
+}
+
+void check_checkpoints(const Options& o) {
+  if (o.checkpoint_every && o.run.empty()) {
+    throw ConfigError("--checkpoint-every needs a folder to commit to: --run DIR");
+  }
+  if (!o.checkpoint_to.empty() && o.run.empty()) {
+    throw ConfigError("--checkpoint-to copies the commits of a run: give --run DIR too");
+  }
+  if (!o.checkpoint_to.empty() && o.checkpoint_every && o.checkpoint_every->never()) {
+    throw ConfigError("--checkpoint-to copies commits, and --checkpoint-every 0 makes none");
+  }
+  require_at_least("checkpoint-keep", o.checkpoint_keep, std::int64_t{1});
+  require_within("stop-within", o.stop_within, 0, kTimeoutMaxS);
+}
+
 void check_watching(const Options& o) {
   require_at_least("eval-every", o.eval_every, std::int64_t{0});
   require_at_least("eval-batches", o.eval_batches, std::int64_t{0});
@@ -137,6 +182,8 @@ void check_options(const Options& options) {
   check_batch(options);
   check_optimizer(options);
   check_arithmetic(options);
+  check_resume(options);
+  check_checkpoints(options);
   check_watching(options);
   check_timeouts(options);
 }
@@ -159,6 +206,13 @@ void check_training_options(const Options& options) {
   if (options.steps == 0 && options.epochs == 0) {
     throw ConfigError("nothing to train: --steps or --epochs must be above 0");
   }
+}
+
+void check_export_options(const Options& options) {
+  if (options.arguments.size() != 2) {
+    throw ConfigError("export: name the run and the new folder: strata export RUN DIR");
+  }
+  require_at_least("max-shard-size", options.max_shard_size, kMiB);
 }
 
 std::string resolve_device(const Options& options) {

@@ -18,6 +18,9 @@ void check_timeouts(const Options& options);
 // What train needs and plan does not: data, and a number of steps or epochs. Throws ConfigError.
 void check_training_options(const Options& options);
 
+// Of export: its two operands. Throws ConfigError.
+void check_export_options(const Options& options);
+
 // Runs `work`, whose ConfigErrors then name the option.
 template <typename Work>
 void name_in_errors(const char* option, const Work& work) {

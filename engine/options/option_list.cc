@@ -15,12 +15,15 @@ class ListBuilder {
   // Of the options added from here on.
   void group(OptionGroup group) { group_ = group; }
   void used_by(CommandSet used_by) { used_by_ = used_by; }
+  void mathematical(bool mathematical) { mathematical_ = mathematical; }
 
   OptionSpec& add(std::string name, std::string help, OptionField field,
                   std::vector<std::string> aliases = {}) {
-    return list_.emplace_back(
+    OptionSpec& spec = list_.emplace_back(
         OptionSpec{std::move(name), group_, used_by_, std::move(field.value_hint), std::move(help),
                    std::move(aliases), std::move(field.set), std::move(field.get)});
+    spec.mathematical = mathematical_;
+    return spec;
   }
 
   std::vector<OptionSpec> take() { return std::move(list_); }
@@ -28,11 +31,13 @@ class ListBuilder {
  private:
   OptionGroup group_ = OptionGroup::model_data;
   CommandSet used_by_ = kTrainAndPlan;
+  bool mathematical_ = false;
   std::vector<OptionSpec> list_;
 };
 
 void add_model_data(ListBuilder& list) {
   list.group(OptionGroup::model_data);
+  list.mathematical(true);
   list.add("model",
            "gpt2-124m, gpt2-355m, gpt2-774m, gpt2-1.5b, or a shape such as "
            "gpt2:layers=6,hidden=384,heads=6,context=256 (byte-level unless vocab=N is given)",
@@ -44,7 +49,8 @@ void add_model_data(ListBuilder& list) {
            {"train_file", "train_data", "dataset", "data_path"});
   list.add("val-data", "Validation data, in the same formats",
            text_field("FILE,...", &Options::val_data),
-           {"validation_file", "eval_file", "eval_data"});
+           {"validation_file", "eval_file", "eval_data"})
+      .mathematical = false;
   list.add("val-fraction", "Share of --data, at its end, that is kept for validation",
            number_field("0..0.5", &Options::val_fraction), {"val_split", "val_set_size"});
 }
@@ -53,6 +59,7 @@ void add_tiers(ListBuilder& list) {
   list.group(OptionGroup::tiers);
   list.add("device", "Where the mathematics runs; auto is cpu, the only one that this build has",
            choice_field({"auto", "cpu", "cuda"}, &Options::device), {"accelerator"});
+  list.mathematical(false);
   list.add("device-memory",
            "Hard budget of the device memory of each rank; on the cpu device this is RAM too",
            size_field(&Options::device_memory), {"gpu_memory"})
@@ -93,6 +100,7 @@ void add_tiers(ListBuilder& list) {
 
 void add_batch(ListBuilder& list) {
   list.group(OptionGroup::batch);
+  list.mathematical(true);
   list.add("global-batch", "Sequences per step, over all ranks",
            integer_field(&Options::global_batch), {"train_batch_size", "global_batch_size"});
   list.add("micro-batch", "Sequences computed at once on a rank",
@@ -163,7 +171,8 @@ void add_optimizer(ListBuilder& list) {
   list.add("grad-dtype", "Gradients wait for the optimizer as f32, or rounded once to bf16",
            choice_field({"f32", "bf16"}, &Options::grad_dtype), {"grad_accum_dtype"});
   list.add("on-nonfinite", "What a non-finite loss or gradient does: end the run, or skip the step",
-           choice_field({"stop", "skip"}, &Options::on_nonfinite));
+           choice_field({"stop", "skip"}, &Options::on_nonfinite))
+      .mathematical = false;  // a run that stopped has no other weights
 }
 
 void add_arithmetic(ListBuilder& list) {
@@ -185,6 +194,7 @@ void add_arithmetic(ListBuilder& list) {
   threads.help_of = {
       {CommandKind::bench_optimizer, "Compute threads; auto measures with 1 and with all"}};
   threads.of_a_rank = true;
+  threads.mathematical = false;
   list.used_by(kTrain);
   list.add(
       "seed",
@@ -194,15 +204,64 @@ void add_arithmetic(ListBuilder& list) {
 
 void add_run(ListBuilder& list) {
   list.group(OptionGroup::run);
+  list.mathematical(false);
   list.used_by(kTrainAndPlan);
-  list.add("run", "New folder for the run's options, plan, log and state",
+  list.add("run", "Folder for the run's options, plan, log and state: a new one, or see --resume",
            text_field("DIR", &Options::run), {"output_dir", "out_dir", "run_dir"});
+  list.add("checkpoint-every",
+           "Commit the state to the folder of --run after so many steps or so much time (s, min, "
+           "h); 0 does so only where the run stops, in half the space",
+           interval_field(&Options::checkpoint_every),
+           {"save_steps", "save_interval", "save_every", "checkpoint_interval"});
+  list.used_by(kTrain);
+  const auto add_of_a_start = [&](std::string name, std::string help,
+                                  OptionField field) -> OptionSpec& {
+    OptionSpec& spec = list.add(std::move(name), std::move(help), std::move(field));
+    spec.of_a_start = true;
+    return spec;
+  };
+  add_of_a_start("resume",
+                 "Go on with the run in the folder of --run, with its options where no others are "
+                 "given; begins it where there is none yet",
+                 switch_field(&Options::resume))
+      .is_flag = true;
+  add_of_a_start("resume-step", "Step of the commit to go on from; auto is the newest",
+                 integer_field(&Options::resume_step));
+  add_of_a_start("resume-from", "Begin with the weights, moments and step of a portable checkpoint",
+                 text_field("DIR", &Options::resume_from));
+  add_of_a_start("allow-change",
+                 "Options that may differ from those of the run though its weights will, or "
+                 "arithmetic, where this machine lacks what the run was computed with",
+                 list_field("NAME,...", &Options::allow_change));
+  list.add("checkpoint-to",
+           "Folder for portable checkpoints, copied from commits while training goes on",
+           text_field("DIR", &Options::checkpoint_to));
+  list.add("checkpoint-keep", "Portable checkpoints that are kept, the newest ones",
+           integer_field(&Options::checkpoint_keep), {"save_total_limit"});
+  list.add("export", "Write the trained model to this folder at the end, as Hugging Face has them",
+           text_field("DIR", &Options::export_to));
+  list.add("stop-within",
+           "How long the step under way may still take after a signal to stop; one that would "
+           "take longer is dropped",
+           duration_field(&Options::stop_within));
   list.used_by({CommandKind::gc});
   list.add("dry-run", "Show what would be removed, and remove nothing",
            switch_field(&Options::dry_run))
       .is_flag = true;
   list.add("force", "Remove stores whose header is damaged, too", switch_field(&Options::force))
       .is_flag = true;
+}
+
+void add_exporting(ListBuilder& list) {
+  list.group(OptionGroup::exporting);
+  list.used_by({CommandKind::export_run});
+  list.add("with-optimizer", "Write masters and moments too: a portable checkpoint to resume from",
+           switch_field(&Options::with_optimizer))
+      .is_flag = true;
+  list.add("max-shard-size", "Size at which the weights go on in another file",
+           size_field(&Options::max_shard_size));
+  list.add("export-dtype", "Type of the weights; auto is the --precision of the run",
+           choice_field({"auto", "bf16", "f32"}, &Options::export_dtype), {"torch_dtype"});
 }
 
 void add_watching(ListBuilder& list) {
@@ -228,8 +287,9 @@ void add_watching(ListBuilder& list) {
            "FILE.RANK",
            text_field("FILE", &Options::trace))
       .of_a_rank = true;
-  list.used_by({CommandKind::train, CommandKind::plan, CommandKind::doctor, CommandKind::bench_io,
-                CommandKind::bench_optimizer, CommandKind::gc});
+  list.used_by({CommandKind::train, CommandKind::plan, CommandKind::inspect, CommandKind::verify,
+                CommandKind::gc, CommandKind::doctor, CommandKind::bench_io,
+                CommandKind::bench_optimizer});
   list.add("json", "Progress and results as JSON on standard output", switch_field(&Options::json))
       .is_flag = true;
 }
@@ -285,6 +345,7 @@ std::vector<OptionSpec> build_list() {
   add_optimizer(list);
   add_arithmetic(list);
   add_run(list);
+  add_exporting(list);
   add_watching(list);
   add_limits(list);
   add_benchmark(list);
@@ -312,6 +373,8 @@ const char* title_of(OptionGroup group) {
       return "Arithmetic";
     case OptionGroup::run:
       return "Run";
+    case OptionGroup::exporting:
+      return "Export";
     case OptionGroup::watching:
       return "Watching";
     case OptionGroup::limits:

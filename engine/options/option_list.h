@@ -1,6 +1,6 @@
 // The one list of options: name, group, help, parsing and printing of each. Who walks it:
 // option_parse.h (command line, config files), option_help.h (--help, the summary printed at
-// start), run_folder.h (options.json). Ranges and combinations are in option_check.h.
+// start), run_options.h (options.json). Ranges and combinations are in option_check.h.
 #pragma once
 
 #include <functional>
@@ -21,12 +21,23 @@ enum class OptionGroup {
   optimizer,
   arithmetic,
   run,
+  exporting,
   watching,
   limits,
   benchmark
 };
 
-enum class CommandKind { train, plan, gc, doctor, bench_io, bench_optimizer };
+enum class CommandKind {
+  train,
+  plan,
+  export_run,
+  inspect,
+  verify,
+  gc,
+  doctor,
+  bench_io,
+  bench_optimizer
+};
 
 class CommandSet {
  public:
@@ -57,6 +68,8 @@ struct OptionSpec {
   bool is_flag = false;
   bool shows_default = true;  // false: the default stands for "not given"
   bool of_a_rank = false;     // each rank may choose for itself; the others are the same on all
+  bool mathematical = false;  // with another value the run would have other weights
+  bool of_a_start = false;    // says how the program begins, not what the run is: not recorded
 };
 
 // How a command is written: strata NAME [OPERANDS] [--option VALUE ...].

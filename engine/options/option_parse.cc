@@ -27,11 +27,32 @@ void require_use(const OptionSpec& spec, const CommandSyntax& command, std::stri
                            command.name, command.name);
 }
 
+// Of each pair only one may be given: one in an upper layer wins over the other in a lower one.
+constexpr std::pair<std::string_view, std::string_view> kRivals[] = {{"steps", "epochs"},
+                                                                     {"val-data", "val-fraction"}};
+
+void reset_rival(std::string_view name, Options& options) {
+  for (const auto& [one, other] : kRivals) {
+    if (name != one && name != other) continue;
+    const std::string_view rival = name == one ? other : one;
+    for (const OptionSpec& spec : option_list()) {
+      if (spec.name == rival) spec.set(options, spec.get(Options()));
+    }
+  }
+}
+
+// Config files may write _ for -.
+std::string option_name(std::string key) {
+  std::replace(key.begin(), key.end(), '_', '-');
+  return key;
+}
+
 void apply_config_file(const std::string& path, const CommandSyntax& command, Options& options) {
   const std::vector<OptionSpec>& list = option_list();
-  for (const ConfigEntry& entry : read_config_file(path)) {
-    std::string name = entry.key;
-    std::replace(name.begin(), name.end(), '_', '-');
+  const std::vector<ConfigEntry> entries = read_config_file(path);
+  for (const ConfigEntry& entry : entries) reset_rival(option_name(entry.key), options);
+  for (const ConfigEntry& entry : entries) {
+    const std::string name = option_name(entry.key);
     const auto spec = std::find_if(list.begin(), list.end(),
                                    [&](const OptionSpec& known) { return known.name == name; });
     if (spec == list.end()) {
@@ -82,23 +103,10 @@ void refuse_options_as_values(const std::vector<std::string>& arguments) {
   throw_error<ConfigError>("the options cannot be read: {}", text);
 }
 
-// Of each pair only one may be given: one on the command line wins over the other in the file too.
-constexpr std::pair<std::string_view, std::string_view> kRivals[] = {{"steps", "epochs"},
-                                                                     {"val-data", "val-fraction"}};
-
-void reset_rival(std::string_view name, Options& options) {
-  for (const auto& [one, other] : kRivals) {
-    if (name != one && name != other) continue;
-    const std::string_view rival = name == one ? other : one;
-    for (const OptionSpec& spec : option_list()) {
-      if (spec.name == rival) spec.set(options, spec.get(Options()));
-    }
-  }
-}
-
 }  // namespace
 
-Options parse_options(const CommandSyntax& command, const std::vector<std::string>& arguments) {
+Options parse_options(const CommandSyntax& command, const std::vector<std::string>& arguments,
+                      const Options& base) {
   refuse_options_as_values(arguments);
   CLI::App app;
   app.set_help_flag();  // --help belongs to the commands (cli.cc)
@@ -119,7 +127,7 @@ Options parse_options(const CommandSyntax& command, const std::vector<std::strin
   }
   if (config->count() > 1) throw ConfigError("--config is given twice: give one file");
 
-  Options options;
+  Options options = base;
   options.arguments = operands(app.remaining(), command);
   for (const std::string& path : config->results()) apply_config_file(path, command, options);
   for (std::size_t i = 0; i < given.size(); ++i) {

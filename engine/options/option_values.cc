@@ -15,6 +15,14 @@ namespace strata::engine {
 namespace {
 
 constexpr std::string_view kAuto = "auto";
+constexpr std::int64_t kDecimalGB = 1'000'000'000;
+
+struct TimeUnit {
+  std::string_view name;
+  double seconds;
+};
+// No name is the end of a later one.
+constexpr TimeUnit kTimeUnits[] = {{"h", 3600}, {"min", 60}, {"s", 1}};
 
 template <typename T>
 T parse_integer(std::string_view text) {
@@ -46,13 +54,33 @@ bool parse_switch(std::string_view text) {
   throw_error<ConfigError>("'{}' is neither on nor off", text);
 }
 
-// The shortest text with the same value: "2GiB", "512MiB", "1000".
+// The shortest text with the same value: "2GiB", "512MiB", "5GB", "1000".
 std::string exact_size(std::int64_t bytes) {
   if (bytes == 0) return "0";
   if (bytes % kGiB == 0) return fmt::format("{}GiB", bytes / kGiB);
   if (bytes % kMiB == 0) return fmt::format("{}MiB", bytes / kMiB);
+  if (bytes % kDecimalGB == 0) return fmt::format("{}GB", bytes / kDecimalGB);
   if (bytes % kKiB == 0) return fmt::format("{}KiB", bytes / kKiB);
   return fmt::format("{}", bytes);
+}
+
+// Seconds; nothing for text that ends in no unit of time.
+std::optional<double> parse_time(std::string_view text) {
+  for (const TimeUnit& unit : kTimeUnits) {
+    if (!text.ends_with(unit.name)) continue;
+    return parse_number(text.substr(0, text.size() - unit.name.size())) * unit.seconds;
+  }
+  return std::nullopt;
+}
+
+// In the largest unit of which it is a whole number: "2h", "90min", "0.5s".
+std::string time_text(double seconds) {
+  for (const TimeUnit& unit : kTimeUnits) {
+    if (seconds != 0 && std::fmod(seconds, unit.seconds) == 0) {
+      return fmt::format("{}{}", seconds / unit.seconds, unit.name);
+    }
+  }
+  return fmt::format("{}s", seconds);
 }
 
 std::string unescape(std::string_view text) {
@@ -179,6 +207,11 @@ OptionField size_field(std::optional<std::int64_t> Options::*member) {
           }};
 }
 
+OptionField size_field(std::int64_t Options::*member) {
+  return {"SIZE", [member](Options& o, std::string_view text) { o.*member = parse_bytes(text); },
+          [member](const Options& o) { return exact_size(o.*member); }};
+}
+
 OptionField number_field(std::string value_hint, double Options::*member) {
   return {std::move(value_hint),
           [member](Options& o, std::string_view text) { o.*member = parse_number(text); },
@@ -198,6 +231,36 @@ OptionField steps_or_percent_field(std::string Options::*member) {
         o.*member = text;
       },
       [member](const Options& o) { return o.*member; }};
+}
+
+OptionField duration_field(double Options::*member) {
+  return {"SECONDS|20s|5min",
+          [member](Options& o, std::string_view text) {
+            const std::optional<double> seconds = parse_time(text);
+            o.*member = seconds ? *seconds : parse_number(text);
+          },
+          [member](const Options& o) { return time_text(o.*member); }};
+}
+
+OptionField interval_field(std::optional<CheckpointInterval> Options::*member) {
+  return {"N|30min|0",
+          [member](Options& o, std::string_view text) {
+            CheckpointInterval interval;
+            if (const std::optional<double> seconds = parse_time(text)) {
+              interval.seconds = *seconds;
+            } else {
+              interval.steps = parse_integer<std::int64_t>(text);
+            }
+            if (interval.steps < 0 || interval.seconds < 0) {
+              throw_error<ConfigError>("'{}' is below 0; 0 is never", text);
+            }
+            o.*member = interval;
+          },
+          [member](const Options& o) {
+            const CheckpointInterval interval = (o.*member).value_or(kDefaultCheckpointInterval);
+            return interval.seconds > 0 ? time_text(interval.seconds)
+                                        : fmt::format("{}", interval.steps);
+          }};
 }
 
 OptionField switch_field(bool Options::*member) {

@@ -36,10 +36,16 @@ OptionField integer_field(std::optional<int> Options::*member);
 OptionField integer_field(std::optional<std::int64_t> Options::*member);
 // A size as parse_bytes() reads it, or "auto" for none.
 OptionField size_field(std::optional<std::int64_t> Options::*member);
+// A size as parse_bytes() reads it.
+OptionField size_field(std::int64_t Options::*member);
 // A finite number.
 OptionField number_field(std::string value_hint, double Options::*member);
 // Steps ("100") or a share of all steps ("3%").
 OptionField steps_or_percent_field(std::string Options::*member);
+// A time: "20s", "30min", "1.5h"; a number alone is seconds.
+OptionField duration_field(double Options::*member);
+// Steps ("50"), a time ("30min"), or 0 for never; its default is kDefaultCheckpointInterval.
+OptionField interval_field(std::optional<CheckpointInterval> Options::*member);
 // on or off.
 OptionField switch_field(bool Options::*member);
 

@@ -10,6 +10,19 @@
 
 namespace strata::engine {
 
+// How often a run commits its state: every so many steps, or every so many seconds; never when both
+// are 0.
+struct CheckpointInterval {
+  std::int64_t steps = 0;
+  double seconds = 0;
+
+  bool never() const { return steps == 0 && seconds == 0; }
+};
+inline constexpr CheckpointInterval kDefaultCheckpointInterval{0, 30 * 60};
+
+// What --allow-change calls the arithmetic recorded with a run.
+inline constexpr const char* kArithmeticChange = "arithmetic";
+
 // "auto" is an empty optional wherever a value can be chosen by the program.
 struct Options {
   std::vector<std::string> arguments;  // what stands beside options: the DIR of gc
@@ -65,6 +78,22 @@ struct Options {
 
   // run
   std::string run;  // folder; empty: nothing is kept
+  bool resume = false;
+  std::optional<std::int64_t> resume_step;  // auto: the newest commit
+  std::string resume_from;                  // a portable checkpoint; empty: none
+  std::vector<std::string> allow_change;    // options of the mathematics, or kArithmeticChange
+  std::optional<CheckpointInterval> checkpoint_every;  // unset: kDefaultCheckpointInterval
+  std::string checkpoint_to;         // folder of portable checkpoints; empty: none
+  std::int64_t checkpoint_keep = 2;  // portable checkpoints
+  std::string export_to;             // --export: folder; empty: none
+  double stop_within = 20;           // seconds
+
+  // exporting
+  bool with_optimizer = false;
+  std::int64_t max_shard_size = 5'000'000'000;  // bytes
+  std::string export_dtype = "auto";            // auto, bf16, f32
+
+  // removing stores
   bool dry_run = false;
   bool force = false;
 

@@ -16,9 +16,6 @@ struct Advice {
   std::string_view text;
 };
 
-constexpr std::string_view kNoCheckpoints =
-    "there are no checkpoints yet, so a run cannot be resumed";
-
 // Settings of Hugging Face's Trainer and DeepSpeed that say something else than any option here.
 constexpr Advice kAdvice[] = {
     {"gradient_accumulation_steps",
@@ -41,12 +38,9 @@ constexpr Advice kAdvice[] = {
     {"do_eval", "--val-data or --val-fraction turns evaluation on"},
     {"logging_steps", "every step is logged, to --log or the folder of --run"},
     {"report_to", "export the log with scripts/log_export.py"},
-    {"resume", kNoCheckpoints},
-    {"resume_from_checkpoint", kNoCheckpoints},
-    {"checkpoint_every", kNoCheckpoints},
-    {"save_steps", kNoCheckpoints},
-    {"save_interval", kNoCheckpoints},
-    {"save_strategy", kNoCheckpoints},
+    {"resume_from_checkpoint",
+     "write --run DIR --resume, or --resume-from DIR for a portable checkpoint"},
+    {"save_strategy", "write --checkpoint-every 50 (steps), 30min or 0"},
     {"local_rank", "ranks come from mpirun or srun"},
     {"nproc_per_node", "ranks come from mpirun or srun"},
 };

@@ -85,7 +85,7 @@ std::string RunFolder::log_path() const { return path_ + "/" + kLogFile; }
 void RunFolder::write_options(const Options& options) {
   nlohmann::ordered_json object;
   for (const OptionSpec& spec : option_list()) {
-    if (!spec.used_by.contains(CommandKind::train)) continue;
+    if (!spec.used_by.contains(CommandKind::train) || spec.of_a_start) continue;
     object[spec.name] = spec.is_flag ? nlohmann::ordered_json(spec.get(options) == "on")
                                      : json_value(spec.get(options));
   }

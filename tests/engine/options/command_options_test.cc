@@ -54,8 +54,9 @@ TEST(CommandOptions, EveryOptionHasACommandThatUsesIt) {
   for (const OptionSpec& spec : option_list()) {
     bool used = false;
     for (const CommandKind kind :
-         {CommandKind::train, CommandKind::plan, CommandKind::gc, CommandKind::doctor,
-          CommandKind::bench_io, CommandKind::bench_optimizer}) {
+         {CommandKind::train, CommandKind::plan, CommandKind::export_run, CommandKind::inspect,
+          CommandKind::verify, CommandKind::gc, CommandKind::doctor, CommandKind::bench_io,
+          CommandKind::bench_optimizer}) {
       used = used || spec.used_by.contains(kind);
     }
     EXPECT_TRUE(used) << spec.name;
@@ -93,6 +94,8 @@ TEST(UnknownOption, KnowsWhatOtherToolsCallIt) {
   EXPECT_PRED2(mentions, explain_unknown_option("adam_w_mode", kTrain), "--optimizer adamw");
   EXPECT_PRED2(mentions, explain_unknown_option("optim-bits", kTrain), "--moments int8");
   EXPECT_PRED2(mentions, explain_unknown_option("aio", kTrain), "strata bench io");
+  EXPECT_PRED2(mentions, explain_unknown_option("resume-from-checkpoint", kTrain), "--resume-from");
+  EXPECT_EQ(explain_unknown_option("save_steps", kTrain), "save_steps is --checkpoint-every here");
   EXPECT_EQ(explain_unknown_option("offload_folder", kTrain), "offload_folder is --nvme here");
   EXPECT_EQ(explain_unknown_option("grad_accum_dtype", kTrain),
             "grad_accum_dtype is --grad-dtype here");

@@ -102,6 +102,34 @@ TEST(ParseOptions, FillsFieldsOfEveryKind) {
   EXPECT_TRUE(o.json);
 }
 
+TEST(ParseOptions, AnIntervalIsStepsATimeOrNever) {
+  struct Case {
+    const char* text;
+    CheckpointInterval interval;
+    const char* printed;
+  };
+  for (const Case& c :
+       {Case{"50", {50, 0}, "50"}, Case{"30min", {0, 1800}, "30min"}, Case{"90s", {0, 90}, "90s"},
+        Case{"1.5h", {0, 5400}, "90min"}, Case{"0.5s", {0, 0.5}, "0.5s"}, Case{"0", {0, 0}, "0"}}) {
+    const Options o = parse({"--checkpoint-every", c.text});
+    ASSERT_TRUE(o.checkpoint_every.has_value()) << c.text;
+    EXPECT_EQ(o.checkpoint_every->steps, c.interval.steps) << c.text;
+    EXPECT_EQ(o.checkpoint_every->seconds, c.interval.seconds) << c.text;
+    EXPECT_EQ(o.checkpoint_every->never(), std::string(c.text) == "0");
+    for (const OptionSpec& spec : option_list()) {
+      if (spec.name == "checkpoint-every") EXPECT_EQ(spec.get(o), c.printed);
+    }
+  }
+  EXPECT_FALSE(parse({}).checkpoint_every.has_value());
+  EXPECT_EQ(parse_error({"--checkpoint-every", "-5"}),
+            "--checkpoint-every: '-5' is below 0; 0 is never");
+  EXPECT_EQ(parse_error({"--checkpoint-every", "often"}),
+            "--checkpoint-every: 'often' is not a whole number");
+  EXPECT_EQ(parse_error({"--checkpoint-every", "xmin"}), "--checkpoint-every: 'x' is not a number");
+  EXPECT_EQ(parse({"--stop-within", "45"}).stop_within, 45);
+  EXPECT_EQ(parse({"--stop-within", "2min"}).stop_within, 120);
+}
+
 TEST(ParseOptions, AutoIsAnEmptyValue) {
   const Options o = parse({"--host-memory", "auto", "--pass", "auto", "--threads", "auto"});
   EXPECT_FALSE(o.host_memory.has_value());
@@ -149,9 +177,6 @@ TEST(ParseOptions, UnknownOptionsSuggestWhatIsMeant) {
   EXPECT_PRED2(mentions, parse_error({"--gradient_accumulation_steps", "4"}), "--global-batch");
   EXPECT_PRED2(mentions, parse_error({"--warmup_ratio", "0.03"}), "--warmup 3%");
   EXPECT_PRED2(mentions, parse_error({"--per_device_train_batch_size", "4"}), "--micro-batch");
-  for (const char* name : {"--resume", "--checkpoint-every", "--save_steps"}) {
-    EXPECT_PRED2(mentions, parse_error({name, "5"}), "there are no checkpoints yet");
-  }
   EXPECT_EQ(parse_error({"--qqqqqqqqqqqq"}),
             "unknown option --qqqqqqqqqqqq: see strata train --help");
   EXPECT_EQ(error_text<ConfigError>([] { parse_options(kPlan, {"--qqqqqqqqqqqq"}); }),
@@ -225,6 +250,31 @@ TEST(CheckOptions, RefusesWhatIsOutOfRangeOrContradictory) {
       {"--eval-batches", [](Options& o) { o.eval_batches = -1; }},
       {"--sample-tokens", [](Options& o) { o.sample_every = 5; }},
       {"--sample-prompt", [](Options& o) { o.sample_tokens = 5, o.sample_prompt.clear(); }},
+      {"--resume needs", [](Options& o) { o.resume = true; }},
+      {"--resume and --resume-from",
+       [](Options& o) { o.run = "r", o.resume = true, o.resume_from = "p"; }},
+      {"--resume-step needs", [](Options& o) { o.run = "r", o.resume_step = 5; }},
+      {"--resume-step is -1", [](Options& o) { o.run = "r", o.resume = true, o.resume_step = -1; }},
+      {"'prefetch' is no option that changes what is computed",
+       [](Options& o) { o.run = "r", o.resume = true, o.allow_change = {"prefetch"}; }},
+      {"did you mean 'warmup'?",
+       [](Options& o) {
+         o.run = "r", o.resume = true, o.allow_change = {"lr", "warm-up"};
+       }},
+      {"--allow-change needs", [](Options& o) { o.run = "r", o.allow_change = {"arithmetic"}; }},
+      {"--checkpoint-every needs",
+       [](Options& o) {
+         o.checkpoint_every = {50, 0};
+       }},
+      {"--checkpoint-every needs",
+       [](Options& o) { o.checkpoint_every = kDefaultCheckpointInterval; }},
+      {"--run DIR", [](Options& o) { o.checkpoint_to = "c"; }},
+      {"--checkpoint-every 0",
+       [](Options& o) {
+         o.run = "r", o.checkpoint_to = "c", o.checkpoint_every = {0, 0};
+       }},
+      {"--checkpoint-keep", [](Options& o) { o.checkpoint_keep = 0; }},
+      {"--stop-within", [](Options& o) { o.stop_within = -1; }},
       {"--io-timeout", [](Options& o) { o.io_timeout = 0; }},
       {"--comm-timeout", [](Options& o) { o.comm_timeout = -1; }},
   };
@@ -233,11 +283,31 @@ TEST(CheckOptions, RefusesWhatIsOutOfRangeOrContradictory) {
   two_drives.nvme = "/a=7GB/s,/b";
   two_drives.nvme_endurance = "600TBW,1.2PBW";
   EXPECT_NO_THROW(check_options(two_drives));
+  Options resumed = valid_options();
+  resumed.run = "r";
+  resumed.resume = true;
+  resumed.resume_step = 0;
+  resumed.allow_change = {"arithmetic", "lr"};
+  resumed.checkpoint_to = "c";
+  resumed.checkpoint_every = {1, 0};
+  EXPECT_NO_THROW(check_options(resumed));
   for (const BadOptions& bad : cases) {
     Options options = valid_options();
     bad.spoil(options);
     EXPECT_PRED2(mentions, error_text<ConfigError>([&] { check_options(options); }), bad.mentions);
   }
+}
+
+TEST(CheckOptions, ExportHasTwoOperands) {
+  Options options;
+  options.arguments = {"run", "folder"};
+  EXPECT_NO_THROW(check_export_options(options));
+  options.max_shard_size = 1000;
+  EXPECT_PRED2(mentions, error_text<ConfigError>([&] { check_export_options(options); }),
+               "--max-shard-size");
+  options.arguments = {"run"};
+  EXPECT_PRED2(mentions, error_text<ConfigError>([&] { check_export_options(options); }),
+               "strata export RUN DIR");
 }
 
 TEST(CheckOptions, TrainingNeedsDataAndALength) {
@@ -307,6 +377,24 @@ TEST(ParseOptions, TheCommandLineWinsOverARivalInTheFile) {
   EXPECT_EQ(options.epochs, 2);
   EXPECT_EQ(options.val_fraction, 0);
   EXPECT_EQ(options.val_data, "v.txt");
+}
+
+TEST(ParseOptions, LayersLieOverABase) {
+  const test::TemporaryFolder folder;
+  const std::string file = folder.path("c.toml");
+  std::ofstream(file) << "epochs = 2\nlr = 0.5\n";
+  Options base;
+  base.steps = 100;
+  base.lr = 0.25;
+  base.seed = 7;
+  base.val_fraction = 0.1;
+  const Options options =
+      parse_options(kTrain, {"--config", file, "--lr", "0.75", "--val-data", "v.txt"}, base);
+  EXPECT_EQ(options.seed, 7u);
+  EXPECT_EQ(options.lr, 0.75);
+  EXPECT_EQ(options.epochs, 2);  // the file's, over the base's steps
+  EXPECT_EQ(options.steps, 0);
+  EXPECT_EQ(options.val_fraction, 0);
 }
 
 TEST(OptionsSummary, ShowsWhatDiffersFromTheDefaults) {
