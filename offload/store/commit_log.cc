@@ -76,7 +76,7 @@ FoundCommits CommitLog::read() {
   FoundCommits found;
   for (const int copy : kCopies) {
     try {
-      if (auto commit = read_copy(copy)) found.valid.push_back(std::move(*commit));
+      read_copy(copy, found);
     } catch (const FormatError& error) {
       found.problems.push_back(
           fmt::format("{}, copy {}: {}", metadata_.device_path(0), copy, error.what()));
@@ -87,16 +87,23 @@ FoundCommits CommitLog::read() {
   return found;
 }
 
-std::optional<FoundCommit> CommitLog::read_copy(int copy) {
+void CommitLog::read_copy(int copy, FoundCommits& found) {
   const auto at = static_cast<std::size_t>(copy);
   read_now(metadata_, layout_.superblocks[at], superblock_memory());
   const auto superblock = decode_superblock(bytes_of(superblock_memory()), copy);
-  if (!superblock) return std::nullopt;
+  if (!superblock) return;
   check_owner(*superblock, header_, manifest_);
-  if (superblock->kind == SuperblockKind::started) return FoundCommit{*superblock, {}};
-  read_now(metadata_, layout_.commit_tables[at], table_memory());
-  return FoundCommit{*superblock,
-                     decode_commit_table(bytes_of(table_memory()), *superblock, manifest_)};
+  CommitTable table;
+  if (superblock->kind != SuperblockKind::started) {
+    read_now(metadata_, layout_.commit_tables[at], table_memory());
+    try {
+      table = decode_commit_table(bytes_of(table_memory()), *superblock, manifest_);
+    } catch (const FormatError&) {
+      found.without_table.push_back(*superblock);
+      throw;
+    }
+  }
+  found.valid.push_back({*superblock, std::move(table)});
 }
 
 void CommitLog::continue_after(const Superblock* kept) {

@@ -29,8 +29,9 @@ struct FoundCommit {
 };
 
 struct FoundCommits {
-  std::vector<FoundCommit> valid;     // newest first
-  std::vector<std::string> problems;  // of copies that are neither valid nor erased
+  std::vector<FoundCommit> valid;         // newest first
+  std::vector<Superblock> without_table;  // intact ones whose tables are overwritten or damaged
+  std::vector<std::string> problems;      // of copies that are neither valid nor erased
 };
 
 class CommitLog {
@@ -56,7 +57,7 @@ class CommitLog {
              const CommitTable* table);
 
  private:
-  std::optional<FoundCommit> read_copy(int copy);
+  void read_copy(int copy, FoundCommits& found);
   AlignedSpan superblock_memory() const { return staging_.sub(0, kSuperblockBytes); }
   AlignedSpan table_memory() const {
     return staging_.sub(kSuperblockBytes, header_.commit_table_bytes);
