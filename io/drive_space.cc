@@ -39,6 +39,15 @@ dev_t file_system_of(const DirectFile& file) {
   return status.st_dev;
 }
 
+// 0, or an errno.
+int try_fallocate(const DirectFile& file, int mode, std::int64_t offset_bytes, std::int64_t bytes) {
+  int error;
+  do {
+    error = fallocate(file.descriptor(), mode, offset_bytes, bytes) == 0 ? 0 : errno;
+  } while (error == EINTR);
+  return error;
+}
+
 std::string list_free(std::span<const DriveSpace> drives) {
   std::string list;
   for (std::size_t i = 0; i < drives.size(); ++i) {
@@ -67,10 +76,7 @@ void preallocate(const DirectFile& file, std::int64_t bytes) {
   // So that a fallocate bound to fail does not fill the disk first.
   const std::int64_t free_bytes = free_bytes_of(file);
   if (free_bytes < bytes) throw_full(file.directory(), bytes, free_bytes);
-  int error;
-  do {
-    error = fallocate(file.descriptor(), 0, 0, bytes) == 0 ? 0 : errno;
-  } while (error == EINTR);
+  const int error = try_fallocate(file, 0, 0, bytes);
   if (error == 0) return;
   if (error == ENOSPC || error == EDQUOT) throw_full(file.directory(), bytes, free_bytes);
   if (error == EOPNOTSUPP) {
@@ -80,6 +86,14 @@ void preallocate(const DirectFile& file, std::int64_t bytes) {
         file.directory());
   }
   throw_error<IoError>("fallocate {}, {} bytes: {}", file.path(), bytes, errno_text(error));
+}
+
+void discard(const DirectFile& file, std::int64_t offset_bytes, std::int64_t bytes) {
+  const int error =
+      try_fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, offset_bytes, bytes);
+  if (error == 0 || error == EOPNOTSUPP) return;
+  throw_error<IoError>("discard {} at offset {}, {} bytes: {}", file.path(), offset_bytes, bytes,
+                       errno_text(error));
 }
 
 std::string drive_of(const std::string& directory) {

@@ -1,4 +1,4 @@
-// What is free on the file systems of storage directories, and reserving it.
+// What is free on the file systems of storage directories, reserving it and giving it back.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +17,10 @@ std::int64_t free_bytes_of(const DirectFile& file);
 // ConfigError, with both numbers, when that much is not free for this user or the file system
 // cannot preallocate, IoError when the system refuses something else.
 void preallocate(const DirectFile& file, std::int64_t bytes);
+
+// Gives the blocks of a range back, where the file system can; the file keeps its length. Throws
+// IoError when the system refuses for another reason.
+void discard(const DirectFile& file, std::int64_t offset_bytes, std::int64_t bytes);
 
 // What a directory shares its bandwidth with: equal for two partitions of one disk.
 std::string drive_of(const std::string& directory);

@@ -2,14 +2,15 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <optional>
 #include <utility>
 
 #include "io/check_request.h"
 #include "io/directory_locks.h"
 #include "io/drive_rate.h"
+#include "io/drive_space.h"
 #include "io/engine_storage.h"
 #include "io/volume_dealing.h"
-#include "io/volume_file.h"
 #include "kernels/base/bytes.h"
 #include "kernels/base/error.h"
 
@@ -18,19 +19,24 @@ namespace {
 
 constexpr int kRanksMax = 64;  // of a machine, that may all start at once
 
+std::int64_t bytes_of_file(const VolumeFiles& files, std::size_t d) {
+  return files.metadata_bytes + files.shares[d].stripes * files.stripe_bytes;
+}
+
 }  // namespace
 
 // One directory's part. The file is closed after its engine has ended.
 struct Volume::Directory {
-  VolumeFile file;
+  std::optional<VolumeFile> file;  // none: of volume_over()
   std::unique_ptr<EngineStorage> storage;
 };
 
-Volume::Volume(const VolumeOptions& options, StripeMap map, std::vector<Directory> directories)
-    : capacity_bytes_(options.capacity_bytes),
-      metadata_bytes_(options.metadata_bytes),
-      stripe_bytes_(options.stripe_bytes),
-      map_(std::move(map)),
+// Dealing again gives the same places (stripe_map.h).
+Volume::Volume(const VolumeFiles& files, std::vector<Directory> directories)
+    : capacity_bytes_(files.capacity_bytes),
+      metadata_bytes_(files.metadata_bytes),
+      stripe_bytes_(files.stripe_bytes),
+      map_(files.shares, ceil_div(files.capacity_bytes, files.stripe_bytes)),
       directories_(std::move(directories)) {
   for (const Directory& directory : directories_) {
     alignment_bytes_ = std::max(alignment_bytes_, directory.storage->alignment_bytes());
@@ -42,16 +48,18 @@ Volume::~Volume() = default;
 
 void Volume::read(std::int64_t offset_bytes, AlignedSpan destination, IoGroup& group) {
   check_request(*this, offset_bytes, destination);
-  split(offset_bytes, destination, [&](EngineStorage& storage, std::int64_t at, AlignedSpan part) {
-    storage.read(at, part, group);
-  });
+  split(offset_bytes, destination.bytes(),
+        [&](const Directory& directory, std::int64_t at, std::int64_t begin, std::int64_t bytes) {
+          directory.storage->read(at, destination.sub(begin, bytes), group);
+        });
 }
 
 void Volume::write(std::int64_t offset_bytes, AlignedSpan source, IoGroup& group) {
   check_request(*this, offset_bytes, source);
-  split(offset_bytes, source, [&](EngineStorage& storage, std::int64_t at, AlignedSpan part) {
-    storage.write(at, part, group);
-  });
+  split(offset_bytes, source.bytes(),
+        [&](const Directory& directory, std::int64_t at, std::int64_t begin, std::int64_t bytes) {
+          directory.storage->write(at, source.sub(begin, bytes), group);
+        });
 }
 
 void Volume::flush(IoGroup& group) {
@@ -68,7 +76,10 @@ void Volume::unregister_memory(AlignedSpan memory) {
 
 int Volume::devices() const { return static_cast<int>(directories_.size()); }
 
-std::string Volume::device_path(int device) const { return at(device).file.file().directory(); }
+std::string Volume::device_path(int device) const {
+  const Directory& directory = at(device);
+  return directory.file ? directory.file->file().directory() : directory.storage->device_path(0);
+}
 
 std::string Volume::locate(std::int64_t offset_bytes) const {
   const StripePlace place = map_.place(offset_bytes / stripe_bytes_);
@@ -86,11 +97,42 @@ StripeShare Volume::share(int device) const {
 }
 
 void Volume::publish() {
-  for (Directory& directory : directories_) directory.file.publish();
+  for (Directory& directory : directories_) {
+    if (directory.file) directory.file->publish();
+  }
+  if (kept_) keep();
 }
 
 void Volume::keep() noexcept {
-  for (Directory& directory : directories_) directory.file.keep();
+  kept_ = true;
+  for (Directory& directory : directories_) {
+    if (directory.file) directory.file->keep();
+  }
+}
+
+void Volume::share_lock() {
+  for (Directory& directory : directories_) {
+    if (directory.file) directory.file->share_lock();
+  }
+}
+
+void Volume::discard(std::int64_t offset_bytes, std::int64_t bytes) {
+  split(offset_bytes, bytes,
+        [](const Directory& directory, std::int64_t at, std::int64_t, std::int64_t part_bytes) {
+          if (directory.file) io::discard(directory.file->file(), at, part_bytes);
+        });
+}
+
+void Volume::remove() {
+  for (Directory& directory : directories_) {
+    if (directory.file) directory.file->remove();
+  }
+}
+
+Volume::Directory Volume::start_directory(VolumeFile file, const VolumeFiles& files, std::size_t d,
+                                          Tracer* tracer) {
+  auto storage = open_engine_storage(file.file(), bytes_of_file(files, d), files.engine, tracer);
+  return {std::move(file), std::move(storage)};
 }
 
 const Volume::Directory& Volume::at(int device) const {
@@ -101,9 +143,9 @@ std::int64_t Volume::offset_in_file(const StripePlace& place, std::int64_t offse
   return metadata_bytes_ + place.index * stripe_bytes_ + offset_bytes % stripe_bytes_;
 }
 
-template <typename TransferPart>
-void Volume::split(std::int64_t offset_bytes, AlignedSpan span, TransferPart transfer) {
-  const std::int64_t end = offset_bytes + span.bytes();
+template <typename Part>
+void Volume::split(std::int64_t offset_bytes, std::int64_t bytes, Part part) {
+  const std::int64_t end = offset_bytes + bytes;
   for (std::int64_t begin = offset_bytes; begin < end;) {
     std::int64_t stripe = begin / stripe_bytes_;
     const StripePlace place = map_.place(stripe);
@@ -112,8 +154,7 @@ void Volume::split(std::int64_t offset_bytes, AlignedSpan span, TransferPart tra
       ++stripe;
     } while (stripe * stripe_bytes_ < end && map_.place(stripe).directory == place.directory);
     const std::int64_t part_bytes = std::min(stripe * stripe_bytes_, end) - begin;
-    transfer(*at(place.directory).storage, offset_in_file(place, begin),
-             span.sub(begin - offset_bytes, part_bytes));
+    part(at(place.directory), offset_in_file(place, begin), begin - offset_bytes, part_bytes);
     begin += part_bytes;
   }
 }
@@ -141,16 +182,40 @@ std::unique_ptr<Volume> create_volume(const VolumeOptions& options, Tracer* trac
       std::ranges::count(options.directories, 0.0, &VolumeDirectory::bytes_per_second);
   const DirectoryLocks locks(paths_of(options.directories),
                              options.engine.timeout + kRanksMax * measured * kMeasuringTimeMax);
-  StripeMap map = deal_stripes(options);
+  const VolumeFiles files{.paths = {},
+                          .shares = deal_stripes(options).shares(),
+                          .capacity_bytes = options.capacity_bytes,
+                          .metadata_bytes = options.metadata_bytes,
+                          .stripe_bytes = options.stripe_bytes,
+                          .engine = options.engine};
   std::vector<Volume::Directory> directories;
-  for (std::size_t i = 0; i < options.directories.size(); ++i) {
-    const std::int64_t bytes =
-        options.metadata_bytes + map.shares()[i].stripes * options.stripe_bytes;
-    VolumeFile file(options.directories[i].path, options.file_name, bytes);
-    auto storage = open_engine_storage(file.file(), bytes, options.engine, tracer);
-    directories.push_back({std::move(file), std::move(storage)});
+  for (std::size_t d = 0; d < files.shares.size(); ++d) {
+    directories.push_back(Volume::start_directory(
+        VolumeFile(options.directories[d].path, options.file_name, bytes_of_file(files, d)), files,
+        d, tracer));
   }
-  return std::unique_ptr<Volume>(new Volume(options, std::move(map), std::move(directories)));
+  return std::unique_ptr<Volume>(new Volume(files, std::move(directories)));
+}
+
+std::unique_ptr<Volume> open_volume(const VolumeFiles& files, VolumeAccess access, Tracer* tracer) {
+  STRATA_CHECK(!files.paths.empty() && files.paths.size() == files.shares.size());
+  std::vector<Volume::Directory> directories;
+  for (std::size_t d = 0; d < files.shares.size(); ++d) {
+    directories.push_back(Volume::start_directory(
+        VolumeFile::open(files.paths[d], access, bytes_of_file(files, d)), files, d, tracer));
+  }
+  return std::unique_ptr<Volume>(new Volume(files, std::move(directories)));
+}
+
+std::unique_ptr<Volume> volume_over(std::vector<std::unique_ptr<EngineStorage>> storages,
+                                    const VolumeFiles& files) {
+  STRATA_CHECK(!storages.empty() && storages.size() == files.shares.size());
+  std::vector<Volume::Directory> directories;
+  for (std::size_t d = 0; d < storages.size(); ++d) {
+    STRATA_CHECK(storages[d]->capacity_bytes() >= bytes_of_file(files, d));
+    directories.push_back({std::nullopt, std::move(storages[d])});
+  }
+  return std::unique_ptr<Volume>(new Volume(files, std::move(directories)));
 }
 
 }  // namespace strata::io

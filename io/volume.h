@@ -10,7 +10,11 @@
 // Stripes are dealt to directories in proportion to their bandwidth as long as they have room
 // (stripe_map.h), each through an engine of its own, so that the sum of the bandwidths is used.
 //
-//   created ──publish()──▶ published ──keep()──▶ kept   (destroyed before keep(): nothing is left)
+//   create_volume() ──▶ created ──publish()──▶ published
+//                          └─────keep()──────────┴──▶ kept: the files outlive it from then on, or
+//                                                     from their publication
+//   open_volume() ──▶ kept ──remove()──▶ removed
+//   (destroyed before keep(): nothing is left)
 #pragma once
 
 #include <cstdint>
@@ -22,9 +26,12 @@
 #include "io/storage.h"
 #include "io/stripe_map.h"
 #include "io/volume_directories.h"
+#include "io/volume_file.h"
 #include "kernels/base/trace.h"
 
 namespace strata::io {
+
+class EngineStorage;
 
 struct VolumeOptions {
   std::vector<VolumeDirectory> directories;
@@ -33,6 +40,16 @@ struct VolumeOptions {
   std::int64_t metadata_bytes = 0;  // of each file, a multiple of 4,096
   std::int64_t stripe_bytes = 1 << 20;
   EngineOptions engine;  // of each directory
+};
+
+// The files of a volume that was made earlier, as their metadata describes them.
+struct VolumeFiles {
+  std::vector<std::string> paths;   // of each directory, in the order of the shares
+  std::vector<StripeShare> shares;  // of all stripes of the data
+  std::int64_t capacity_bytes = 0;
+  std::int64_t metadata_bytes = 0;
+  std::int64_t stripe_bytes = 0;
+  EngineOptions engine;
 };
 
 class Volume final : public Storage {
@@ -64,28 +81,44 @@ class Volume final : public Storage {
   // Gives the files their names, once their metadata is there. Throws ConfigError when a file has
   // taken one meanwhile, IoError.
   void publish();
-  // Leaves the published files where they are when the volume ends.
+  // Leaves the files where they are when the volume ends, once they are published: also when it is
+  // called before.
   void keep() noexcept;
+
+  // Lets others open it shared, from an exclusive lock. Throws ConfigError when another process has
+  // taken it meanwhile, IoError.
+  void share_lock();
+  // Gives the blocks of a range of the data back to the file systems that can take them: what is
+  // read there then is zeros, or what was written. Throws IoError.
+  void discard(std::int64_t offset_bytes, std::int64_t bytes);
+  // Deletes the files; the volume can still be used. Throws IoError.
+  void remove();
 
  private:
   struct Directory;
-  friend std::unique_ptr<Volume> create_volume(const VolumeOptions& options, Tracer* tracer);
+  friend std::unique_ptr<Volume> create_volume(const VolumeOptions&, Tracer*);
+  friend std::unique_ptr<Volume> open_volume(const VolumeFiles&, VolumeAccess, Tracer*);
+  friend std::unique_ptr<Volume> volume_over(std::vector<std::unique_ptr<EngineStorage>>,
+                                             const VolumeFiles&);
 
-  Volume(const VolumeOptions& options, StripeMap map, std::vector<Directory> directories);
+  Volume(const VolumeFiles& files, std::vector<Directory> directories);
 
+  static Directory start_directory(VolumeFile file, const VolumeFiles& files, std::size_t d,
+                                   Tracer* tracer);
   const Directory& at(int device) const;
   // Of the byte of the data at `offset_bytes`, in a stripe that lies at `place`.
   std::int64_t offset_in_file(const StripePlace& place, std::int64_t offset_bytes) const;
-  // Calls transfer(storage, offset in the file, part) for each run of `span` that lies in one piece
-  // in one file.
-  template <typename TransferPart>
-  void split(std::int64_t offset_bytes, AlignedSpan span, TransferPart transfer);
+  // Calls part(directory, offset in its file, begin, bytes) for each run of the data that lies in
+  // one piece in one file; `begin` counts from offset_bytes.
+  template <typename Part>
+  void split(std::int64_t offset_bytes, std::int64_t bytes, Part part);
 
   std::int64_t capacity_bytes_;
   std::int64_t metadata_bytes_;
   std::int64_t stripe_bytes_;
   std::int64_t alignment_bytes_ = 1;
   StripeMap map_;
+  bool kept_ = false;
   std::vector<Directory> directories_;
 };
 
@@ -96,22 +129,14 @@ class Volume final : public Storage {
 // the system refuses something else. `tracer` may be null.
 std::unique_ptr<Volume> create_volume(const VolumeOptions& options, Tracer* tracer);
 
-// The files of a volume that was made earlier, as their metadata describes them.
-struct VolumeFiles {
-  std::vector<std::string> paths;  // of each directory, in the order of the shares
-  std::vector<StripeShare> shares;
-  std::int64_t capacity_bytes = 0;
-  std::int64_t metadata_bytes = 0;
-  std::int64_t stripe_bytes = 0;
-  EngineOptions engine;
-};
-
-// exclusive: to go on in it; shared: to read it, as others may at the same time.
-enum class VolumeAccess : std::uint8_t { shared, exclusive };
-
-// Opens and locks them; they stay when the volume ends. Throws ConfigError when a process has one
-// locked (exclusive: also to read it), IoError when one cannot be opened or is shorter than it
-// says.
+// Opens and locks files that are there; they stay when the volume ends. Waits a second at most for
+// processes that only look at them. Throws ConfigError when one has them locked (exclusive: also to
+// read them), IoError when a file cannot be opened or is shorter than it says.
 std::unique_ptr<Volume> open_volume(const VolumeFiles& files, VolumeAccess access, Tracer* tracer);
+
+// Over storages in the place of the files, which have neither names nor locks then; for tests of
+// what survives a crash (crash_disk.h) or a fault. `files`: paths and engine are not used.
+std::unique_ptr<Volume> volume_over(std::vector<std::unique_ptr<EngineStorage>> storages,
+                                    const VolumeFiles& files);
 
 }  // namespace strata::io

@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <chrono>
+#include <filesystem>
 #include <future>
 #include <thread>
 #include <utility>
@@ -23,10 +24,11 @@ constexpr std::chrono::milliseconds kLockPause{5};
 constexpr std::int64_t kStatBlockBytes = 512;  // the unit of st_blocks, whatever the file system
 
 // False: another process has it, or nobody can tell.
-bool take_lock(const FileDescriptor& file, const std::string& path) {
+bool take_lock(int descriptor, const std::string& path, VolumeAccess access) {
+  const int operation = access == VolumeAccess::exclusive ? LOCK_EX : LOCK_SH;
   int error;
   do {
-    error = flock(file.get(), LOCK_EX | LOCK_NB) == 0 ? 0 : errno;
+    error = flock(descriptor, operation | LOCK_NB) == 0 ? 0 : errno;
   } while (error == EINTR);
   if (error != 0 && error != EWOULDBLOCK && error != EBADF) {
     throw_error<IoError>("lock {}: {}", path, errno_text(error));
@@ -40,6 +42,16 @@ struct stat status_of(int descriptor, const std::string& path) {
     throw_error<IoError>("stat {}: {}", path, errno_text(errno));
   }
   return status;
+}
+
+// Somebody who looks for dead files may have locked it for a moment: false only after a second.
+bool take_lock_soon(int descriptor, const std::string& path, VolumeAccess access) {
+  bool locked = take_lock(descriptor, path, access);
+  for (int tries = 1; !locked && tries < kLockTries; ++tries) {
+    std::this_thread::sleep_for(kLockPause);
+    locked = take_lock(descriptor, path, access);
+  }
+  return locked;
 }
 
 [[noreturn]] void throw_exists(const std::string& path) {
@@ -60,18 +72,13 @@ void flush_directory(const std::string& directory) {
   }
 }
 
-// With its name from the start. Somebody who looks for dead files may have locked it, for a moment,
-// before us.
+// With its name from the start.
 FileDescriptor create_locked(const std::string& directory, const std::string& path) {
   FileDescriptor descriptor = open_file(path, O_CREAT | O_EXCL | O_RDWR | O_DIRECT);
   if (!descriptor.is_open() && errno == EEXIST) throw_exists(path);
   if (!descriptor.is_open()) throw_directory_refused(directory, errno);
   try {
-    bool locked = take_lock(descriptor, path);
-    for (int tries = 1; !locked && tries < kLockTries; ++tries) {
-      std::this_thread::sleep_for(kLockPause);
-      locked = take_lock(descriptor, path);
-    }
+    const bool locked = take_lock_soon(descriptor.get(), path, VolumeAccess::exclusive);
     if (!locked || status_of(descriptor.get(), path).st_nlink == 0) {
       throw_error<IoError>("lock {}: another process is removing it; start again", path);
     }
@@ -88,10 +95,24 @@ DirectFile open_locked(const std::string& directory, const std::string& path) {
     descriptor = create_locked(directory, path);
   } else if (access(path.c_str(), F_OK) == 0) {
     throw_exists(path);
-  } else if (!take_lock(descriptor, path)) {
+  } else if (!take_lock(descriptor.get(), path, VolumeAccess::exclusive)) {
     throw_error<IoError>("lock {}: refused", path);
   }
   return DirectFile(std::move(descriptor), directory, path);
+}
+
+[[noreturn]] void throw_not_opened(const std::string& path, int error_number) {
+  if (error_number == EINVAL) {
+    throw_error<ConfigError>(
+        "store file {}: the file system has no direct I/O (O_DIRECT); move it to ext4 or xfs",
+        path);
+  }
+  throw_error<IoError>("open {}: {}{}", path, errno_text(error_number),
+                       error_number == ENOENT ? "; is its drive mounted?" : "");
+}
+
+void remove_file(const std::string& path) {
+  if (unlink(path.c_str()) != 0) throw_error<IoError>("delete {}: {}", path, errno_text(errno));
 }
 
 void delete_within_a_second(const std::string& path) noexcept {
@@ -121,6 +142,27 @@ VolumeFile::VolumeFile(const std::string& directory, const std::string& name, st
   preallocate(file_, bytes);
 }
 
+VolumeFile::VolumeFile(DirectFile file, State state) : file_(std::move(file)), state_(state) {}
+
+VolumeFile VolumeFile::open(const std::string& path, VolumeAccess access, std::int64_t bytes) {
+  const bool exclusive = access == VolumeAccess::exclusive;
+  FileDescriptor descriptor = open_file(path, (exclusive ? O_RDWR : O_RDONLY) | O_DIRECT);
+  if (!descriptor.is_open()) throw_not_opened(path, errno);
+  if (!take_lock_soon(descriptor.get(), path, access)) {
+    throw_error<ConfigError>("store file {}: another process {} it; wait until it has ended", path,
+                             exclusive ? "uses or reads" : "uses");
+  }
+  const struct stat status = status_of(descriptor.get(), path);
+  if (status.st_nlink == 0) throw_error<IoError>("open {}: it was deleted meanwhile", path);
+  if (status.st_size < bytes) {
+    throw_error<IoError>("open {}: it has {} bytes and should have {}; was it truncated?", path,
+                         status.st_size, bytes);
+  }
+  const std::string directory = std::filesystem::path(path).parent_path();
+  return VolumeFile(DirectFile(std::move(descriptor), directory.empty() ? "." : directory, path),
+                    State::kept);
+}
+
 VolumeFile::VolumeFile(VolumeFile&& other) noexcept
     : file_(std::move(other.file_)), state_(std::exchange(other.state_, State::scratch)) {}
 
@@ -146,12 +188,22 @@ void VolumeFile::keep() noexcept {
   if (state_ == State::published) state_ = State::kept;
 }
 
+void VolumeFile::share_lock() {
+  if (take_lock_soon(file_.descriptor(), file_.path(), VolumeAccess::shared)) return;
+  throw_error<ConfigError>("store file {}: another process has taken it", file_.path());
+}
+
+void VolumeFile::remove() {
+  remove_file(file_.path());
+  state_ = State::scratch;
+}
+
 FoundVolumeFile::FoundVolumeFile(std::string path)
     : path_(std::move(path)), descriptor_(open_file(path_, O_RDWR)) {
   // NFS locks only what may be written; elsewhere reading is enough.
   if (!descriptor_.is_open()) descriptor_ = open_file(path_, O_RDONLY);
   if (!descriptor_.is_open()) throw_error<IoError>("open {}: {}", path_, errno_text(errno));
-  in_use_ = !take_lock(descriptor_, path_);
+  in_use_ = !take_lock(descriptor_.get(), path_, VolumeAccess::shared);
 }
 
 std::int64_t FoundVolumeFile::allocated_bytes() const {
@@ -177,8 +229,11 @@ std::int64_t FoundVolumeFile::read(std::int64_t offset_bytes,
 }
 
 void FoundVolumeFile::remove() {
-  STRATA_CHECK(!in_use_, "{} is in use", path_);
-  if (unlink(path_.c_str()) != 0) throw_error<IoError>("delete {}: {}", path_, errno_text(errno));
+  if (!take_lock_soon(descriptor_.get(), path_, VolumeAccess::exclusive)) {
+    throw_error<ConfigError>("delete {}: another process uses or reads it", path_);
+  }
+  const bool is_gone = status_of(descriptor_.get(), path_).st_nlink == 0;
+  if (!is_gone) remove_file(path_);
 }
 
 }  // namespace strata::io

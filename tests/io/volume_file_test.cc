@@ -7,14 +7,17 @@
 #include <unistd.h>
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <filesystem>
 #include <fstream>
 #include <optional>
 #include <string>
+#include <thread>
 
 #include "kernels/base/bytes.h"
 #include "kernels/base/error.h"
+#include "tests/support/error_text.h"
 #include "tests/support/temporary_folder.h"
 
 namespace strata::io {
@@ -124,8 +127,7 @@ TEST_F(VolumeFileTest, FoundWhenItsMakerHasEnded) {
   const FoundVolumeFile found(path());
   EXPECT_FALSE(found.in_use());
   EXPECT_GE(found.allocated_bytes(), kMiB);
-  // Whoever looks has the lock meanwhile, so that two do not tidy up at once.
-  EXPECT_TRUE(FoundVolumeFile(path()).in_use());
+  EXPECT_FALSE(FoundVolumeFile(path()).in_use());  // others may look, too
 }
 
 TEST_F(VolumeFileTest, AKilledMakerLeavesItUnlocked) {
@@ -173,11 +175,92 @@ TEST_F(VolumeFileTest, AMissingFileIsAnErrorThatNamesIt) {
   }
 }
 
-using VolumeFileDeathTest = VolumeFileTest;
-
-TEST_F(VolumeFileDeathTest, OneInUseIsNotRemoved) {
+TEST_F(VolumeFileTest, OneInUseIsNotRemoved) {
   const VolumeFile file = published(directory_.path());
-  EXPECT_DEATH(FoundVolumeFile(path()).remove(), "is in use");
+  EXPECT_THROW(FoundVolumeFile(path()).remove(), ConfigError);
+  EXPECT_TRUE(std::filesystem::exists(path()));
+}
+
+// Two `strata gc` at once.
+TEST_F(VolumeFileTest, RemovedByTwoItIsGoneOnce) {
+  published(directory_.path()).keep();
+  std::optional<FoundVolumeFile> first(path());
+  FoundVolumeFile second(path());
+  std::thread both([&] {
+    first->remove();
+    first.reset();
+  });
+  EXPECT_NO_THROW(second.remove());
+  both.join();
+  EXPECT_FALSE(std::filesystem::exists(path()));
+}
+
+class OpenVolumeFile : public VolumeFileTest {
+ protected:
+  OpenVolumeFile() { published(directory_.path()).keep(); }
+  VolumeFile open(VolumeAccess access, std::int64_t bytes = kMiB) const {
+    return VolumeFile::open(path(), access, bytes);
+  }
+};
+
+TEST_F(OpenVolumeFile, IsThereForDirectIoAndStays) {
+  {
+    const VolumeFile file = open(VolumeAccess::exclusive);
+    EXPECT_NE(fcntl(file.file().descriptor(), F_GETFL) & O_DIRECT, 0);
+    EXPECT_EQ(file.file().directory(), directory_.path());
+    EXPECT_EQ(file.file().path(), path());
+  }
+  EXPECT_TRUE(std::filesystem::exists(path()));
+}
+
+TEST_F(OpenVolumeFile, OneGoesOnInItOrManyRead) {
+  const auto refusal = [&](VolumeAccess access) {
+    return test::error_text<ConfigError>([&] { open(access); });
+  };
+  {
+    const VolumeFile first = open(VolumeAccess::shared);
+    EXPECT_NO_THROW(open(VolumeAccess::shared));
+    EXPECT_EQ(refusal(VolumeAccess::exclusive), "store file " + path() +
+                                                    ": another process uses or reads it; wait "
+                                                    "until it has ended");
+  }
+  const VolumeFile first = open(VolumeAccess::exclusive);
+  EXPECT_EQ(refusal(VolumeAccess::shared),
+            "store file " + path() + ": another process uses it; wait until it has ended");
+}
+
+TEST_F(OpenVolumeFile, AnExclusiveLockTurnsIntoASharedOne) {
+  VolumeFile first = open(VolumeAccess::exclusive);
+  first.share_lock();
+  EXPECT_NO_THROW(open(VolumeAccess::shared));
+  EXPECT_THROW(open(VolumeAccess::exclusive), ConfigError);
+}
+
+TEST_F(OpenVolumeFile, WaitsForWhoOnlyLooks) {
+  std::optional<FoundVolumeFile> looking(path());
+  std::thread look([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    looking.reset();
+  });
+  EXPECT_NO_THROW(open(VolumeAccess::exclusive));
+  look.join();
+}
+
+TEST_F(OpenVolumeFile, IsRemovedWhileItIsOpen) {
+  VolumeFile file = open(VolumeAccess::shared);
+  file.remove();
+  EXPECT_FALSE(std::filesystem::exists(path()));
+  published(directory_.path()).keep();  // another of this name is left alone
+  { const VolumeFile gone = std::move(file); }
+  EXPECT_TRUE(std::filesystem::exists(path()));
+}
+
+TEST_F(OpenVolumeFile, WhatIsNotThereIsNamed) {
+  EXPECT_EQ(test::error_text<IoError>([&] { open(VolumeAccess::shared, kMiB + 1); }),
+            "open " + path() + ": it has 1048576 bytes and should have 1048577; was it truncated?");
+  std::filesystem::remove(path());
+  EXPECT_EQ(test::error_text<IoError>([&] { open(VolumeAccess::shared); }),
+            "open " + path() + ": No such file or directory (errno 2); is its drive mounted?");
 }
 
 }  // namespace

@@ -176,6 +176,22 @@ TEST_F(VolumeTest, FilesAreDeletedUnlessKept) {
   EXPECT_TRUE(std::filesystem::exists(file_path(volume_options, 1)));
 }
 
+TEST_F(VolumeTest, KeptBeforeItIsPublishedItStays) {
+  const VolumeOptions volume_options = options(2);
+  {
+    const auto volume = create_volume(volume_options, nullptr);
+    volume->keep();
+  }
+  EXPECT_FALSE(std::filesystem::exists(file_path(volume_options, 0)));
+  {
+    const auto volume = create_volume(volume_options, nullptr);
+    volume->keep();
+    volume->publish();
+  }
+  EXPECT_TRUE(std::filesystem::exists(file_path(volume_options, 0)));
+  EXPECT_TRUE(std::filesystem::exists(file_path(volume_options, 1)));
+}
+
 TEST_F(VolumeTest, WhenOneFileCannotBeMadeNoneIs) {
   const VolumeOptions volume_options = options(2);
   std::ofstream(file_path(volume_options, 1)) << "of another run";
@@ -232,6 +248,99 @@ TEST_F(VolumeTest, FlushReachesEveryDirectory) {
   volume->flush(group);
   group.wait();
   EXPECT_EQ(volume->traffic().written_bytes, 0);
+}
+
+class OpenVolume : public VolumeTest {
+ protected:
+  // Filled with generation 1.
+  OpenVolume() {
+    const auto volume = create_volume(options_, nullptr);
+    volume->publish();
+    volume->keep();
+    for (int d = 0; d < volume->devices(); ++d) {
+      files_.paths.push_back(file_path(options_, d));
+      files_.shares.push_back(volume->share(d));
+    }
+    files_.capacity_bytes = volume->capacity_bytes();
+    files_.metadata_bytes = volume->metadata_bytes();
+    files_.stripe_bytes = volume->stripe_bytes();
+    files_.engine = options_.engine;
+    AlignedBuffer data = buffer(kConformanceCapacityBytes);
+    fill(data.span(), 0, 1);
+    IoGroup group;
+    volume->write(0, data.span(), group);
+    group.wait();
+  }
+  AlignedBuffer contents(Volume& volume) {
+    AlignedBuffer data = buffer(kConformanceCapacityBytes);
+    IoGroup group;
+    volume.read(0, data.span(), group);
+    group.wait();
+    return data;
+  }
+  std::int64_t allocated_bytes() const {
+    std::int64_t bytes = 0;
+    for (const std::string& path : files_.paths) bytes += FoundVolumeFile(path).allocated_bytes();
+    return bytes;
+  }
+
+  const VolumeOptions options_ = options(3);
+  VolumeFiles files_;
+};
+
+TEST_F(OpenVolume, HoldsWhatWasWrittenAndStays) {
+  {
+    const auto volume = open_volume(files_, VolumeAccess::shared, nullptr);
+    EXPECT_EQ(volume->device_path(1), options_.directories[1].path);
+    EXPECT_EQ(first_difference(contents(*volume).span(), 0, 1), -1);
+  }
+  EXPECT_NO_THROW(open_volume(files_, VolumeAccess::exclusive, nullptr));
+}
+
+TEST_F(OpenVolume, OneThatIsExclusiveIsWrittenOn) {
+  const auto volume = open_volume(files_, VolumeAccess::exclusive, nullptr);
+  AlignedBuffer data = buffer(kMiB);
+  fill(data.span(), kMiB, 2);
+  IoGroup group;
+  volume->write(kMiB, data.span(), group);
+  group.wait();
+  const AlignedBuffer all = contents(*volume);
+  EXPECT_EQ(first_difference(all.span(0, kMiB), 0, 1), -1);
+  EXPECT_EQ(first_difference(all.span(kMiB, kMiB), kMiB, 2), -1);
+}
+
+// And no lock of the others is left behind.
+TEST_F(OpenVolume, ALockedFileRefusesAllOfThem) {
+  {
+    const VolumeFile last = VolumeFile::open(files_.paths[2], VolumeAccess::exclusive, 0);
+    EXPECT_THROW(open_volume(files_, VolumeAccess::shared, nullptr), ConfigError);
+  }
+  const auto volume = open_volume(files_, VolumeAccess::exclusive, nullptr);
+  EXPECT_THROW(open_volume(files_, VolumeAccess::shared, nullptr), ConfigError);
+  volume->share_lock();
+  EXPECT_NO_THROW(open_volume(files_, VolumeAccess::shared, nullptr));
+}
+
+// A range that begins and ends within stripes.
+TEST_F(OpenVolume, WhatIsDiscardedFreesItsBlocksAndNoOthers) {
+  const std::int64_t before = allocated_bytes();
+  constexpr std::int64_t kBegin = kMiB + kPageBytes;
+  {
+    const auto volume = open_volume(files_, VolumeAccess::exclusive, nullptr);
+    volume->discard(kBegin, 3 * kMiB);
+    const AlignedBuffer all = contents(*volume);
+    EXPECT_EQ(first_difference(all.span(0, kBegin), 0, 1), -1);
+    const std::int64_t end = kBegin + 3 * kMiB;
+    EXPECT_EQ(first_difference(all.span(end, kConformanceCapacityBytes - end), end, 1), -1);
+  }
+  if (allocated_bytes() == before) GTEST_SKIP() << "the file system punches no holes";
+  EXPECT_EQ(allocated_bytes(), before - 3 * kMiB);
+}
+
+TEST_F(OpenVolume, RemovingDeletesItsFiles) {
+  const auto volume = open_volume(files_, VolumeAccess::exclusive, nullptr);
+  volume->remove();
+  for (const std::string& path : files_.paths) EXPECT_FALSE(std::filesystem::exists(path)) << path;
 }
 
 }  // namespace
