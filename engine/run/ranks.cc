@@ -67,8 +67,8 @@ int run_on_ranks(const std::function<Options()>& read_options,
     return error.exit_code();
   } catch (const std::exception& error) {
     report(error, comm->rank());
-    comm->abort();
-    return kExitFailed;
+    comm->abort(exit_code_of(error));
+    return exit_code_of(error);
   }
 }
 

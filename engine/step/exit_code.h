@@ -10,6 +10,7 @@ namespace strata::engine {
 
 constexpr int kExitFailed = 1;       // the environment failed, or training cannot go on
 constexpr int kExitUsage = 2;        // the options are wrong
+constexpr int kExitResumable = 75;   // stopped, to be resumed (EX_TEMPFAIL of sysexits.h)
 constexpr int kExitSignalled = 128;  // plus the signal, as shells have it
 
 class ExitError : public Error {

@@ -46,7 +46,7 @@ void CommThread::serve() {
       case Order::leave_alone:
         return;
       case Order::abort:
-        MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
+        MPI_Abort(MPI_COMM_WORLD, exit_code_);
         return;
     }
     if (serve_once()) last_move = now_;

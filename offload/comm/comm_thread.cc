@@ -119,16 +119,17 @@ void CommThread::leave(Leave how) {
   }
 }
 
-void CommThread::abort() noexcept {
+void CommThread::abort(int exit_code) noexcept {
   std::fflush(nullptr);  // MPI_Abort ends the process without
   {
     const std::lock_guard lock(mutex_);
     order_ = Order::abort;
+    exit_code_ = exit_code;
     orders_.notify_one();
   }
   // The launcher ends the other ranks, too, when one exits without MPI_Finalize.
   std::this_thread::sleep_for(kAbortTimeout);
-  std::_Exit(EXIT_FAILURE);
+  std::_Exit(exit_code);
 }
 
 void CommThread::run() {

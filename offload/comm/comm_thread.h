@@ -67,7 +67,7 @@ class CommThread {
   void leave(Leave how);
 
   // Ends all ranks, this process included, within a few seconds. Does not return.
-  [[noreturn]] void abort() noexcept;
+  [[noreturn]] void abort(int exit_code) noexcept;
 
  private:
   enum class Order { none, leave_together, leave_alone, abort };
@@ -104,6 +104,7 @@ class CommThread {
   std::vector<Exchange*> submitted_;  // not yet taken by the thread
   int under_way_ = 0;                 // submitted and not finished
   Order order_ = Order::none;
+  int exit_code_ = 0;  // of an abort
   bool woken_ = false;
   bool abandoned_ = false;
   bool dropping_ = false;

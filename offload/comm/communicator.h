@@ -67,8 +67,9 @@ class Communicator {
   // all: world_size × mine.size(), in rank order.
   virtual void all_gather_host(std::span<const std::byte> mine, std::span<std::byte> all) = 0;
   // Ends the other ranks too, after this one met an error; prints nothing (a launcher may). With
-  // several ranks it ends this process as well, with a non-zero status: print the error before.
-  virtual void abort() noexcept = 0;
+  // several ranks it ends this process as well, and the launcher's status is `exit_code`, which is
+  // not 0: print the error before.
+  virtual void abort(int exit_code) noexcept = 0;
 };
 
 std::unique_ptr<Communicator> make_single_rank_communicator();

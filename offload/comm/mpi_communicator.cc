@@ -61,7 +61,7 @@ class MpiCommunicator final : public Communicator {
   void barrier() override;
   void broadcast(std::span<std::byte> data, int root) override;
   void all_gather_host(std::span<const std::byte> mine, std::span<std::byte> all) override;
-  void abort() noexcept override { thread_->abort(); }
+  void abort(int exit_code) noexcept override { thread_->abort(exit_code); }
 
  private:
   int next_tag(Kind kind) {

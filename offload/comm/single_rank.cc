@@ -20,7 +20,7 @@ class SingleRankCommunicator final : public Communicator {
     STRATA_CHECK(all.size() == mine.size(), "{} bytes into {}", mine.size(), all.size());
     std::ranges::copy(mine, all.begin());
   }
-  void abort() noexcept override {}
+  void abort(int) noexcept override {}
 
  private:
   Topology topology_;

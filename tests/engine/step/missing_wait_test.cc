@@ -59,7 +59,7 @@ class MirrorCommunicator final : public comm::Communicator {
     std::ranges::copy(mine, all.begin());
     std::ranges::copy(mine, all.begin() + static_cast<std::ptrdiff_t>(mine.size()));
   }
-  void abort() noexcept override {}
+  void abort(int) noexcept override {}
 
  private:
   comm::Topology topology_{.world_size = 2, .local_world_size = 2};

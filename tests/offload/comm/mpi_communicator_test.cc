@@ -38,7 +38,7 @@ int report(Run& run, const std::function<void()>& work) {
     work();
   } catch (const Error& error) {
     std::printf("rank %d reports: %s\n", run.comm().rank(), error.what());
-    run.comm().abort();
+    run.comm().abort(EXIT_FAILURE);
   }
   return EXIT_SUCCESS;
 }
