@@ -97,13 +97,14 @@ std::int64_t BlockReader::read(const CommitTable& table, int unit, StateKind kin
   return bytes;
 }
 
-std::vector<ParameterRange> BlockReader::parameters_of(int unit, std::int64_t block) const {
+std::vector<ParameterRange> BlockReader::parameters_of(int unit, std::int64_t first_block,
+                                                       std::int64_t blocks) const {
   const StoredUnit& stored = manifest_.units[static_cast<std::size_t>(unit)];
   // In the unsharded unit.
   const std::int64_t shard = rank_ * stored.shard_elements;
-  const std::int64_t first = shard + block * manifest_.block_elements;
+  const std::int64_t first = shard + first_block * manifest_.block_elements;
   const std::int64_t last =
-      std::min(first + manifest_.block_elements, shard + stored.shard_elements);
+      std::min(first + blocks * manifest_.block_elements, shard + stored.shard_elements);
   std::vector<ParameterRange> ranges;
   for (const Parameter& parameter : stored.parameters) {
     const std::int64_t begin = parameter.offset_elements;
@@ -116,14 +117,16 @@ std::vector<ParameterRange> BlockReader::parameters_of(int unit, std::int64_t bl
   return ranges;
 }
 
-std::string BlockReader::describe(int unit, StateKind kind, std::int64_t block) const {
+std::string BlockReader::describe(int unit, StateKind kind, std::int64_t first_block,
+                                  std::int64_t blocks) const {
   std::string parameters;
-  for (const ParameterRange& range : parameters_of(unit, block)) {
+  for (const ParameterRange& range : parameters_of(unit, first_block, blocks)) {
     parameters += fmt::format("{}{} [{}, {})", parameters.empty() ? "" : ", ", range.parameter,
                               range.first, range.last);
   }
-  return fmt::format("{}, {}, block {}: {}", manifest_.units[static_cast<std::size_t>(unit)].name,
-                     offload::name_of(kind), block, parameters.empty() ? "padding" : parameters);
+  const std::string& name = manifest_.units[static_cast<std::size_t>(unit)].name;
+  return fmt::format("{} of {}", offload::name_of(kind),
+                     parameters.empty() ? "padding of " + name : parameters);
 }
 
 std::string BlockReader::locate(const CommitTable& table, int unit, StateKind kind,

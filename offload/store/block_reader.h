@@ -51,11 +51,12 @@ class BlockReader {
   bool is_intact(const CommitTable& table, int unit, offload::StateKind kind, std::int64_t block,
                  AlignedSpan bytes) const;
 
-  // The parameters that a block holds elements of; none of padding.
-  std::vector<ParameterRange> parameters_of(int unit, std::int64_t block) const;
-
-  // For errors. "h.3, moment1, block 7: h.3.mlp.c_fc.weight [262144, 524288)"
-  std::string describe(int unit, offload::StateKind kind, std::int64_t block) const;
+  // The parameters that consecutive blocks hold elements of; none of padding.
+  std::vector<ParameterRange> parameters_of(int unit, std::int64_t first_block,
+                                            std::int64_t blocks = 1) const;
+  // The same for errors: "moment1 of h.3.mlp.c_fc.weight [262144, 524288), h.3.ln_2.bias [0, 768)"
+  std::string describe(int unit, offload::StateKind kind, std::int64_t first_block,
+                       std::int64_t blocks = 1) const;
   // "FILE at offset 4096"
   std::string locate(const CommitTable& table, int unit, offload::StateKind kind,
                      std::int64_t block) const;

@@ -147,7 +147,7 @@ FileHeader decode_header(std::span<const std::byte> bytes) {
     throw FormatError("the header is damaged: its checksum differs");
   }
   if (const std::int64_t version = kVersion.get(bytes); version != kFormatVersion) {
-    throw_error<VersionError>("its format has version {}, this program reads version {}", version,
+    throw_error<VersionError>("a store of format version {}; this program reads {}", version,
                               kFormatVersion);
   }
   FileHeader header;

@@ -1,11 +1,10 @@
 // StoredShard: the store of one rank as some run left it: its files, what they hold and its
-// commits. What resuming, `strata inspect`, `strata verify` and
-// `strata export` read stores through.
+// commits. What resuming, `strata verify` and `strata export` read stores through.
 //
-//   files found (by run id and rank, in any directory) ──open()──▶ locked, header and manifest
-//   checked
+//   files, found by their name in any directory ──StoredShard()──▶ header and manifest checked,
+//   locked ──take_volume()──▶ nothing but header() and manifest()
 //
-// Errors name the file.
+// Errors name the file. Thread contract: as Volume; commits() by one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -23,14 +22,12 @@ namespace strata::store {
 
 class StoredShard {
  public:
-  // The files of rank `rank` of store `run_id` in `directories`; empty unless all are there. Looks
-  // at names only.
+  // find_shard_files() of shard_files.h.
   static std::vector<std::string> find_files(const std::vector<std::string>& directories,
                                              const std::string& run_id, int rank);
 
-  // `files`: in any order. Throws ConfigError when a living run has them locked, or one is missing;
-  // FormatError (VersionError) for damage, files of different stores, another version of the
-  // format; IoError.
+  // `files`: in any order. Throws ConfigError when a living run has them locked; what
+  // read_shard_files() and io::open_volume() throw.
   StoredShard(const std::vector<std::string>& files, io::VolumeAccess access,
               const io::EngineOptions& engine, Tracer* tracer);
   StoredShard(StoredShard&&) noexcept;
@@ -46,10 +43,18 @@ class StoredShard {
   // Valid as long as the volume.
   BlockReader blocks() const { return {*volume_, *manifest_, header_.rank}; }
 
-  // Gives the space of all slots that `table` does not hold live back to the file system.
+  // What `table` does not need of the data: other slots, gradients, activation records.
+  std::int64_t dead_bytes(const CommitTable& table) const;
+  // Gives it back to the file system, where that can.
   void punch_dead_slots(const CommitTable& table);
 
  private:
+  struct DataRange {
+    std::int64_t offset_bytes;
+    std::int64_t bytes;
+  };
+  std::vector<DataRange> dead_ranges(const CommitTable& table) const;
+
   FileHeader header_;
   std::unique_ptr<Manifest> manifest_;
   std::unique_ptr<io::Volume> volume_;

@@ -81,7 +81,7 @@ TEST_F(BlockReaderTest, ADamagedBlockIsNamedAndTheOthersRead) {
   const auto text = test::error_text<IoError>(
       [&] { reader_.read(table_, 0, StateKind::moment1, 3, staging_.buffer.span()); });
   // Elements 12,288 to 16,384 of the unit: row 100 begins at element 10,048.
-  EXPECT_TRUE(test::mentions(text, "table, moment1, block 3: wte.weight [12240, 16336)")) << text;
+  EXPECT_TRUE(test::mentions(text, "moment1 of wte.weight [12240, 16336)")) << text;
   EXPECT_TRUE(test::mentions(text, ".store at offset ")) << text;
   for (const std::int64_t block : {2, 4}) {
     EXPECT_NO_THROW(reader_.read(table_, 0, StateKind::moment1, block, staging_.buffer.span()));
@@ -110,6 +110,8 @@ TEST_F(BlockReaderTest, ParametersAreThoseOfTheWholeTensor) {
   EXPECT_EQ(
       reader_.parameters_of(0, 2),
       (std::vector<ParameterRange>{{"wte.weight", 8192, 10000}, {"wte.weight", 10000, 12240}}));
+  EXPECT_EQ(reader_.parameters_of(0, 3, 2),
+            (std::vector<ParameterRange>{{"wte.weight", 12240, 19900}}));
   EXPECT_EQ(reader_.parameters_of(0, 4),
             (std::vector<ParameterRange>{{"wte.weight", 16336, 19900}}));
 }
@@ -127,7 +129,8 @@ TEST(BlockReader, ParametersOfLaterRanksBeginWithTheirShard) {
   EXPECT_EQ(second.parameters_of(0, 1),
             (std::vector<ParameterRange>{{"wte.weight", 16336, 19900}}));
   EXPECT_TRUE(second.parameters_of(0, 2).empty());
-  EXPECT_TRUE(test::mentions(second.describe(0, StateKind::weights, 2), "block 2: padding"));
+  EXPECT_TRUE(
+      test::mentions(second.describe(0, StateKind::weights, 2), "weights of padding of table"));
 }
 
 // In int8 a block is its codes, then its scales, padded to a page: 4,096 + 16 x 4 bytes.

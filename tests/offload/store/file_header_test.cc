@@ -111,7 +111,8 @@ TEST(FileHeader, SaysWhatIsWrong) {
   std::vector<std::byte> damaged = encode(sample());
   damaged[4000] = std::byte{1};
   EXPECT_TRUE(mentions(error_text<FormatError>([&] { decode_header(damaged); }), "checksum"));
-  EXPECT_TRUE(mentions(error_with<std::int64_t>(8, 2), "version 2, this program reads version 1"));
+  EXPECT_TRUE(mentions(error_with<std::int64_t>(8, 2),
+                       "a store of format version 2; this program reads 1"));
 }
 
 TEST(FileHeader, NumbersAreCheckedEvenUnderARightChecksum) {

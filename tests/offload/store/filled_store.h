@@ -10,6 +10,7 @@
 
 #include "kernels/base/bytes.h"
 #include "kernels/base/split_mix.h"
+#include "offload/store/commit_log.h"
 #include "offload/store/superblock.h"
 #include "tests/offload/store/made_store.h"
 
@@ -78,6 +79,25 @@ inline CommitTable fill_slots(io::Storage& data, const Manifest& manifest,
     table.checksums.push_back(documented_checksum(memory, unit, kind, block));
   });
   return table;
+}
+
+// Commits these steps to a new store of two slots, of which they use one in turn, the first slot
+// first. A step's blocks are those of fill_block() for it as a version.
+inline void commit_steps(io::Volume& volume, const Manifest& manifest,
+                         const std::vector<std::int64_t>& steps) {
+  const FileHeader header = read_header(volume);
+  const std::int64_t bytes = CommitLog::staging_bytes(manifest);
+  Budget budget("host memory", bytes);
+  const AlignedBuffer staging(budget, "staging", bytes);
+  CommitLog log(volume, volume.file(0), header, manifest, staging.span());
+  std::uint8_t slot = 0;
+  for (const std::int64_t step : steps) {
+    const CommitTable table =
+        fill_slots(volume, manifest, std::vector<std::uint8_t>(manifest.units.size(), slot),
+                   static_cast<std::uint64_t>(step));
+    log.write(SuperblockKind::commit, step, {}, &table);
+    slot = 1 - slot;
+  }
 }
 
 }  // namespace strata::store::testing

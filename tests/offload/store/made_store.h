@@ -31,8 +31,9 @@ inline std::unique_ptr<io::Volume> make_store(const std::vector<std::string>& di
 
 // As a run leaves it that was killed; returns the file's name.
 inline std::string leave_store(const std::vector<std::string>& directories,
-                               const StoreIdentity& identity) {
-  make_store(directories, identity)->keep();
+                               const StoreIdentity& identity,
+                               const Manifest& manifest = small_manifest()) {
+  make_store(directories, identity, manifest)->keep();
   return store_file_name(identity);
 }
 
