@@ -54,21 +54,21 @@ void Progress::show(const StepRecord& record) {
   line_.clear();
   if (style_ == ProgressStyle::json) {
     append_json_line(line_, record);
-    write_fully(descriptor_, {line_.data(), line_.size()}, kOutputName);
+    io::write_fully(descriptor_, {line_.data(), line_.size()}, kOutputName);
     return;
   }
   format(record);
   const bool stays = style_ == ProgressStyle::plain || record.val_loss || record.step == steps_;
   if (style_ == ProgressStyle::terminal) cut_to_terminal_width();
   if (stays) append(line_, "\n");
-  write_fully(descriptor_, {line_.data(), line_.size()}, kOutputName);
+  io::write_fully(descriptor_, {line_.data(), line_.size()}, kOutputName);
   line_is_open_ = !stays;
 }
 
 void Progress::note(std::string_view text) {
   if (style_ == ProgressStyle::json) {
     const std::string line = json_text({{"note", text}}, -1);
-    write_fully(descriptor_, line + "\n", kOutputName);
+    io::write_fully(descriptor_, line + "\n", kOutputName);
     return;
   }
   result(text);
@@ -76,7 +76,7 @@ void Progress::note(std::string_view text) {
 
 void Progress::result(std::string_view text_or_json) {
   const std::string_view start = line_is_open_ ? kStartOver : "";
-  write_fully(descriptor_, fmt::format("{}{}\n", start, text_or_json), kOutputName);
+  io::write_fully(descriptor_, fmt::format("{}{}\n", start, text_or_json), kOutputName);
   line_is_open_ = false;
 }
 

@@ -25,4 +25,8 @@ void RunLog::write(const StepRecord& record) {
   for (TextFile& file : files_) file.write({line_.data(), line_.size()});
 }
 
+void RunLog::sync() {
+  for (TextFile& file : files_) file.sync();
+}
+
 }  // namespace strata::engine

@@ -1,7 +1,7 @@
 // RunLog: the JSON lines of a run, one per step once its update is written, and one before them for
 // the first validation loss, to any number of files (--log FILE, log.jsonl in the folder of --run).
-// Rank 0 has one. Used by one thread; writing
-// allocates nothing.
+// Rank 0 has one. One thread writes, which allocates nothing; sync() may be called by another at
+// the same time.
 #pragma once
 
 #include <string>
@@ -23,6 +23,8 @@ class RunLog {
   RunLog& operator=(const RunLog&) = delete;
 
   void write(const StepRecord& record);
+  // Makes every line so far durable, for a commit that rests on it. Throws IoError.
+  void sync();
 
  private:
   std::vector<TextFile> files_;

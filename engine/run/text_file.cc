@@ -12,17 +12,6 @@
 
 namespace strata::engine {
 
-void write_fully(int descriptor, std::string_view text, std::string_view name) {
-  while (!text.empty()) {
-    const ssize_t written = ::write(descriptor, text.data(), text.size());
-    if (written < 0) {
-      if (errno == EINTR) continue;
-      throw_error<IoError>("write {} bytes to {}: {}", text.size(), name, std::strerror(errno));
-    }
-    text.remove_prefix(static_cast<std::size_t>(written));
-  }
-}
-
 void check_writable(const std::string& path) {
   const std::filesystem::path parent = std::filesystem::path(path).parent_path();
   int error = 0;
@@ -50,6 +39,12 @@ TextFile::TextFile(TextFile&& other) noexcept
     : path_(std::move(other.path_)),
       descriptor_(std::exchange(other.descriptor_, -1)),
       created_(std::exchange(other.created_, false)) {}
+
+void TextFile::sync() {
+  // Not of a pipe or a terminal.
+  if (::fdatasync(descriptor_) == 0 || errno == EINVAL || errno == EROFS) return;
+  throw_error<IoError>("flush {}: {}", path_, std::strerror(errno));
+}
 
 TextFile::~TextFile() {
   if (descriptor_ >= 0) ::close(descriptor_);

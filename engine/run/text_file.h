@@ -6,10 +6,9 @@
 #include <string>
 #include <string_view>
 
-namespace strata::engine {
+#include "io/plain_file.h"
 
-// Writes all of `text` to a descriptor; allocates nothing. Throws IoError naming `name`.
-void write_fully(int descriptor, std::string_view text, std::string_view name);
+namespace strata::engine {
 
 // Throws IoError if `path` could not be opened for writing, for files that are written at the end
 // of a run. Creates nothing.
@@ -24,7 +23,9 @@ class TextFile {
   TextFile& operator=(TextFile&&) = delete;
   ~TextFile();
 
-  void write(std::string_view text) { write_fully(descriptor_, text, path_); }
+  void write(std::string_view text) { io::write_fully(descriptor_, text, path_); }
+  // Afterwards every line so far survives a crash of the machine. Throws IoError.
+  void sync();
 
   const std::string& path() const { return path_; }
   bool created() const { return created_; }  // by this object

@@ -41,6 +41,14 @@ TEST(TextFile, AMovedFileIsClosedOnce) {
   EXPECT_EQ(contents_of(folder.path("file")), "text");
 }
 
+TEST(TextFile, SyncsWhatHasADriveAndIgnoresWhatHasNone) {
+  const TemporaryFolder folder;
+  TextFile file(folder.path("file"));
+  file.write("1\n");
+  EXPECT_NO_THROW(file.sync());
+  EXPECT_NO_THROW(TextFile("/dev/null").sync());
+}
+
 TEST(CheckWritable, AcceptsWhatCanBeOpenedAndCreatesNothing) {
   const TemporaryFolder folder;
   std::ofstream(folder.path("old")) << "text";

@@ -1,0 +1,71 @@
+#include "engine/checkpoint/store_pointer.h"
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "io/plain_file.h"
+#include "kernels/base/error.h"
+#include "kernels/base/system_file.h"
+#include "offload/store/file_header.h"
+
+namespace strata::engine {
+namespace {
+
+constexpr int kFormatVersion = 1;
+
+std::string pointer_path(const std::string& run_folder) {
+  return (std::filesystem::path(run_folder) / kStorePointerFile).string();
+}
+
+StorePointer parse_pointer(const std::string& text) {
+  const nlohmann::json json = nlohmann::json::parse(text);
+  const int version = json.at("format_version").get<int>();
+  if (version != kFormatVersion) {
+    throw_error<FormatError>("it is of format version {}; this program reads {}", version,
+                             kFormatVersion);
+  }
+  StorePointer pointer;
+  json.at("run_id").get_to(pointer.run_id);
+  store::parse_run_id(pointer.run_id);  // refuses what is none
+  for (const nlohmann::json& rank : json.at("ranks")) {
+    StoreOfRank& store = pointer.ranks.emplace_back();
+    rank.at("host").get_to(store.host);
+    rank.at("directories").get_to(store.directories);
+    if (store.directories.empty()) throw FormatError("a rank has no directories");
+  }
+  if (pointer.ranks.empty()) throw FormatError("it names no ranks");
+  return pointer;
+}
+
+}  // namespace
+
+std::optional<StorePointer> read_store_pointer(const std::string& run_folder) {
+  const std::string path = pointer_path(run_folder);
+  const std::optional<std::string> text = read_system_file(path);
+  if (!text) {
+    if (!std::filesystem::exists(path)) return std::nullopt;
+    throw_error<FormatError>("{} cannot be read", path);
+  }
+  try {
+    return parse_pointer(*text);
+  } catch (const nlohmann::json::exception& e) {
+    throw_error<FormatError>("{}: it does not name a store: {}", path, e.what());
+  } catch (const FormatError& e) {
+    throw_error<FormatError>("{}: {}", path, e.what());
+  }
+}
+
+void replace_store_pointer(const std::string& run_folder, const StorePointer& pointer) {
+  nlohmann::ordered_json json = {{"format_version", kFormatVersion}, {"run_id", pointer.run_id}};
+  for (const StoreOfRank& store : pointer.ranks) {
+    json["ranks"].push_back({{"host", store.host}, {"directories", store.directories}});
+  }
+  try {
+    io::replace_file(pointer_path(run_folder), json.dump(2) + "\n");
+  } catch (const nlohmann::json::type_error&) {  // of dump(): replaced letters would find nothing
+    throw_error<ConfigError>("--nvme or --run {}: a directory whose name is not UTF-8 text",
+                             run_folder);
+  }
+}
+
+}  // namespace strata::engine
