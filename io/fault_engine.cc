@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstring>
 #include <numeric>
+#include <utility>
 
 #include "kernels/base/bytes.h"
 #include "kernels/base/error.h"
@@ -31,9 +32,13 @@ void flip_bit(std::byte* data, std::int64_t bytes, std::uint64_t random) {
 }  // namespace
 
 FaultEngine::FaultEngine(std::int64_t capacity_bytes, const FaultRules& rules)
-    : rules_(rules),
-      capacity_bytes_(round_up(capacity_bytes, kPageBytes)),
-      memory_(std::make_unique<std::byte[]>(static_cast<std::size_t>(capacity_bytes_))) {
+    : FaultEngine(
+          std::vector<std::byte>(static_cast<std::size_t>(round_up(capacity_bytes, kPageBytes))),
+          rules) {}
+
+FaultEngine::FaultEngine(std::vector<std::byte> contents, const FaultRules& rules)
+    : rules_(rules), memory_(std::move(contents)), capacity_bytes_(std::ssize(memory_)) {
+  STRATA_CHECK(capacity_bytes_ % kPageBytes == 0);
   const auto& p = rules_.probability;
   STRATA_CHECK(std::accumulate(p.begin(), p.end(), 0.0) <= 1, "more than one fault of a request");
   events_.reserve(kEventsReserved);
@@ -113,7 +118,7 @@ std::int32_t FaultEngine::transfer(const Event& event) {
   const std::int64_t request = event.decision.request;
   const std::uint64_t random = draw(request, Draw::place);
   std::int64_t bytes = span.bytes();
-  std::byte* stored = memory_.get() + offset_bytes;
+  std::byte* stored = memory_.data() + offset_bytes;
   switch (event.decision.fault) {
     case Fault::error:
       return -EIO;
@@ -127,7 +132,7 @@ std::int32_t FaultEngine::transfer(const Event& event) {
       bytes = kPageBytes + below(bytes - kPageBytes, random);
       break;
     case Fault::misdirected_write:
-      stored = memory_.get() + event.decision.stored_offset_bytes;
+      stored = memory_.data() + event.decision.stored_offset_bytes;
       break;
     default:
       break;

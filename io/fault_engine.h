@@ -9,8 +9,8 @@
 // waits for completions: memory used too early or given back too soon is used wrongly here, too.
 // Requests due at the same time keep the order of their submission; delays reorder them.
 //
-// What a drive remembers of unflushed writes after a crash is not modelled here: that is an engine
-// of its own.
+// What a drive remembers of unflushed writes after a crash is not modelled here, but around it
+// (crash_disk.h).
 #pragma once
 
 #include <chrono>
@@ -32,6 +32,8 @@ class FaultEngine final : public Engine {
  public:
   // Zeros, `capacity_bytes` rounded up to whole pages.
   FaultEngine(std::int64_t capacity_bytes, const FaultRules& rules);
+  // With these contents, whole pages.
+  FaultEngine(std::vector<std::byte> contents, const FaultRules& rules);
 
   Submission submit(std::span<const Request> requests) override;
   std::size_t wait(std::span<Completion> completions, std::chrono::nanoseconds timeout) override;
@@ -77,8 +79,8 @@ class FaultEngine final : public Engine {
   std::chrono::microseconds delay(std::int64_t request, Draw what) const;
 
   const FaultRules rules_;
+  std::vector<std::byte> memory_;  // the waiting thread's
   const std::int64_t capacity_bytes_;
-  const std::unique_ptr<std::byte[]> memory_;  // the waiting thread's
   mutable std::mutex mutex_;
   std::condition_variable submitted_;
   std::vector<Event> events_;  // a heap

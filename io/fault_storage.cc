@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "io/engine_storage.h"
 #include "io/fault_engine.h"
 
 namespace strata::io {
@@ -11,8 +10,9 @@ std::unique_ptr<Storage> make_memory_storage(std::int64_t capacity_bytes) {
   return make_fault_storage(capacity_bytes, {});
 }
 
-std::unique_ptr<Storage> make_fault_storage(std::int64_t capacity_bytes, const FaultRules& rules,
-                                            std::chrono::milliseconds timeout) {
+std::unique_ptr<EngineStorage> make_fault_storage(std::int64_t capacity_bytes,
+                                                  const FaultRules& rules,
+                                                  std::chrono::milliseconds timeout) {
   auto engine = std::make_unique<FaultEngine>(capacity_bytes, rules);
   EngineStorageOptions options;
   options.path = engine->description();

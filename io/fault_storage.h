@@ -8,15 +8,15 @@
 #include <cstdint>
 #include <memory>
 
+#include "io/engine_storage.h"
 #include "io/fault_rules.h"
-#include "io/storage.h"
 
 namespace strata::io {
 
 // `capacity_bytes` is rounded up to whole pages.
 std::unique_ptr<Storage> make_memory_storage(std::int64_t capacity_bytes);
 
-std::unique_ptr<Storage> make_fault_storage(
+std::unique_ptr<EngineStorage> make_fault_storage(
     std::int64_t capacity_bytes, const FaultRules& rules,
     std::chrono::milliseconds timeout = std::chrono::seconds(30));
 

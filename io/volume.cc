@@ -19,10 +19,6 @@ namespace {
 
 constexpr int kRanksMax = 64;  // of a machine, that may all start at once
 
-std::int64_t bytes_of_file(const VolumeFiles& files, std::size_t d) {
-  return files.metadata_bytes + files.shares[d].stripes * files.stripe_bytes;
-}
-
 }  // namespace
 
 // One directory's part. The file is closed after its engine has ended.
@@ -131,7 +127,7 @@ void Volume::remove() {
 
 Volume::Directory Volume::start_directory(VolumeFile file, const VolumeFiles& files, std::size_t d,
                                           Tracer* tracer) {
-  auto storage = open_engine_storage(file.file(), bytes_of_file(files, d), files.engine, tracer);
+  auto storage = open_engine_storage(file.file(), files.file_bytes(d), files.engine, tracer);
   return {std::move(file), std::move(storage)};
 }
 
@@ -191,8 +187,8 @@ std::unique_ptr<Volume> create_volume(const VolumeOptions& options, Tracer* trac
   std::vector<Volume::Directory> directories;
   for (std::size_t d = 0; d < files.shares.size(); ++d) {
     directories.push_back(Volume::start_directory(
-        VolumeFile(options.directories[d].path, options.file_name, bytes_of_file(files, d)), files,
-        d, tracer));
+        VolumeFile(options.directories[d].path, options.file_name, files.file_bytes(d)), files, d,
+        tracer));
   }
   return std::unique_ptr<Volume>(new Volume(files, std::move(directories)));
 }
@@ -202,7 +198,7 @@ std::unique_ptr<Volume> open_volume(const VolumeFiles& files, VolumeAccess acces
   std::vector<Volume::Directory> directories;
   for (std::size_t d = 0; d < files.shares.size(); ++d) {
     directories.push_back(Volume::start_directory(
-        VolumeFile::open(files.paths[d], access, bytes_of_file(files, d)), files, d, tracer));
+        VolumeFile::open(files.paths[d], access, files.file_bytes(d)), files, d, tracer));
   }
   return std::unique_ptr<Volume>(new Volume(files, std::move(directories)));
 }
@@ -212,7 +208,7 @@ std::unique_ptr<Volume> volume_over(std::vector<std::unique_ptr<EngineStorage>> 
   STRATA_CHECK(!storages.empty() && storages.size() == files.shares.size());
   std::vector<Volume::Directory> directories;
   for (std::size_t d = 0; d < storages.size(); ++d) {
-    STRATA_CHECK(storages[d]->capacity_bytes() >= bytes_of_file(files, d));
+    STRATA_CHECK(storages[d]->capacity_bytes() >= files.file_bytes(d));
     directories.push_back({std::nullopt, std::move(storages[d])});
   }
   return std::unique_ptr<Volume>(new Volume(files, std::move(directories)));

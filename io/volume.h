@@ -50,6 +50,10 @@ struct VolumeFiles {
   std::int64_t metadata_bytes = 0;
   std::int64_t stripe_bytes = 0;
   EngineOptions engine;
+
+  std::int64_t file_bytes(std::size_t directory) const {
+    return metadata_bytes + shares[directory].stripes * stripe_bytes;
+  }
 };
 
 class Volume final : public Storage {

@@ -60,13 +60,12 @@ std::int64_t checksums_offset(const Manifest& manifest) {
   return kLiveBitsOffset + round_up(ceil_div(units_of(manifest), 8), 8);
 }
 
-// Of what a commit holds; a frozen unit has one in any store.
+// Of its state; a frozen unit has one in any store.
 int slots_of(const StoredUnit& unit) {
   int slots = 2;
-  for (std::size_t k = 0; k < unit.extents.size(); ++k) {
-    const bool committed = static_cast<offload::StateKind>(k) != offload::StateKind::gradients;
-    if (!unit.extents[k] || !committed) continue;
-    slots = std::min(slots, static_cast<int>(unit.extents[k]->slot_offsets.size()));
+  for (const offload::StateKind kind : offload::kLastingKinds) {
+    const std::optional<Extent>& extent = unit.extents[static_cast<std::size_t>(kind)];
+    if (extent) slots = std::min(slots, static_cast<int>(extent->slot_offsets.size()));
   }
   return slots;
 }
