@@ -10,6 +10,11 @@ IoGroup::~IoGroup() {
   wait_idle(lock);
 }
 
+void IoGroup::report_to(IoGroup& parent) {
+  STRATA_CHECK(parent_ == nullptr && !pending());
+  parent_ = &parent;
+}
+
 void IoGroup::wait() {
   std::exception_ptr failure;
   {
@@ -26,12 +31,14 @@ bool IoGroup::pending() const {
 }
 
 void IoGroup::add(int requests) {
+  if (parent_ != nullptr) parent_->add(requests);
   const std::lock_guard lock(mutex_);
   pending_ += requests;
 }
 
-// Notifies under the lock: once it is released the waiter may destroy the group.
+// Notifies under the lock, and last: once it is released the waiter may destroy the group.
 void IoGroup::complete(std::exception_ptr failure) {
+  if (parent_ != nullptr) parent_->complete(failure);
   const std::lock_guard lock(mutex_);
   STRATA_CHECK(pending_ > 0, "a request completed twice");
   if (failure && !failure_) failure_ = std::move(failure);

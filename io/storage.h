@@ -29,12 +29,18 @@ namespace strata::io {
 
 //   idle ──add──▶ pending(n) ──complete × n──▶ idle        (a failure is kept until wait() throws
 //   it)
+//
+// A group may report to another, its parent: requests are counted, and a failure is kept, in both.
 class IoGroup {
  public:
   IoGroup() = default;
   IoGroup(const IoGroup&) = delete;
   IoGroup& operator=(const IoGroup&) = delete;
   ~IoGroup();  // waits for what is pending; a failure nobody waited for is dropped
+
+  // From here on; before any request, and once. The parent must outlive what is pending here.
+  void report_to(IoGroup& parent);
+  bool reports_to(const IoGroup& parent) const { return parent_ == &parent; }
 
   // Blocks until nothing is pending; throws the first failure and forgets it.
   void wait();
@@ -46,6 +52,7 @@ class IoGroup {
 
  private:
   void wait_idle(std::unique_lock<std::mutex>& lock);
+  IoGroup* parent_ = nullptr;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::int64_t pending_ = 0;

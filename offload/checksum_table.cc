@@ -38,8 +38,8 @@ ChecksumTable::Block ChecksumTable::compute(const ExtentRange& range, std::int64
   const std::uint64_t seed =
       static_cast<std::uint64_t>(range.extent) << 40 | static_cast<std::uint64_t>(block);
   const std::uint64_t sum = store::checksum(range.memory.data() + offset, bytes, seed);
-  return {entries_ + extent.first_block + block, range.first_byte + offset, bytes,
-          std::max<std::uint64_t>(sum, 1)};  // 0 is: unwritten
+  return {&of(range.extent, range.slot)[static_cast<std::size_t>(block)], range.first_byte + offset,
+          bytes, std::max<std::uint64_t>(sum, 1)};  // 0 is: unwritten
 }
 
 void ChecksumTable::record(const ExtentRange& range) {
@@ -49,10 +49,13 @@ void ChecksumTable::record(const ExtentRange& range) {
   });
 }
 
-void ChecksumTable::forget(int extent) {
-  const Extent& forgotten = extents_[extent];
-  const std::int64_t blocks = ceil_div(forgotten.bytes, forgotten.block_bytes);
-  std::fill_n(entries_ + forgotten.first_block, blocks, std::uint64_t{0});
+void ChecksumTable::forget(int extent, int slot) {
+  std::ranges::fill(of(extent, slot), std::uint64_t{0});
+}
+
+std::span<std::uint64_t> ChecksumTable::of(int extent, int slot) const {
+  const Extent& of = extents_[extent];
+  return {entries_ + of.first_block + slot * of.blocks(), static_cast<std::size_t>(of.blocks())};
 }
 
 std::optional<ChecksumTable::Mismatch> ChecksumTable::find_mismatch(
@@ -82,7 +85,7 @@ std::optional<ChecksumTable::Mismatch> ChecksumTable::find_mismatch(
   if (first == kNone) return std::nullopt;
   const auto [range, index] = locate(first);
   const Block block = compute(*range, index);
-  return Mismatch{range->extent, block.first_byte, block.bytes};
+  return Mismatch{range->extent, range->slot, block.first_byte, block.bytes};
 }
 
 }  // namespace strata::offload

@@ -1,9 +1,9 @@
-// ChecksumTable: one checksum for each block of each extent that may live on NVMe, in memory, apart
-// from the data.
+// ChecksumTable: one checksum for each block of each slot of each extent that may live on NVMe, in
+// memory, apart from the data.
 //
 // Block i of an extent is its bytes [i * block bytes, (i + 1) * block bytes), cut at the end of the
 // transfer that wrote it; a transfer starts at a block. The checksum is seeded with extent and
-// block, so that intact bytes in the wrong place do not pass.
+// block, so that intact bytes in the wrong place do not pass; it does not depend on the slot.
 //
 // An entry:   unwritten (0) ──record()──▶ written ──record()──▶ written
 //                 ▲────────────forget()─────┘
@@ -27,6 +27,7 @@ struct ExtentRange {
   int extent = 0;
   std::int64_t first_byte = 0;
   AlignedSpan memory;
+  int slot = 0;
 };
 
 class ChecksumTable {
@@ -36,11 +37,15 @@ class ChecksumTable {
 
   // Of bytes about to be written.
   void record(const ExtentRange& range);
-  // All of an extent, which nobody is transferring.
-  void forget(int extent);
+  // All of a slot, which nobody is transferring.
+  void forget(int extent, int slot);
+
+  // Those of a slot's blocks, for commit tables, while nobody is transferring it.
+  std::span<std::uint64_t> of(int extent, int slot) const;
 
   struct Mismatch {
     int extent;
+    int slot;
     std::int64_t first_byte;
     std::int64_t bytes;
   };

@@ -1,5 +1,6 @@
 #include "offload/extent_map.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "kernels/base/aligned_buffer.h"
@@ -14,14 +15,6 @@ constexpr std::int64_t kRecordElementBytes = 4;
 }  // namespace
 
 ExtentMap::ExtentMap(const Plan& plan) : units_(static_cast<int>(plan.units.size())) {
-  const auto add = [&](const Extent& extent) {
-    extents_.push_back(extent);
-    extents_.back().first_block = blocks_;
-    if (extent.bytes > 0) blocks_ += ceil_div(extent.bytes, extent.block_bytes);
-  };
-  const auto place = [&](Extent& extent) {
-    extent.offset_bytes = std::exchange(bytes_, bytes_ + extent.bytes);
-  };
   for (int u = 0; u < units_; ++u) {
     const UnitPlan& unit = plan.units[static_cast<std::size_t>(u)];
     for (int k = 0; k < kStateKinds; ++k) {
@@ -29,25 +22,37 @@ ExtentMap::ExtentMap(const Plan& plan) : units_(static_cast<int>(plan.units.size
       add({.kind = kind,
            .index = u,
            .bytes = plan.shard_bytes(unit, kind),
-           .block_bytes = plan.block_bytes(kind)});
+           .block_bytes = plan.block_bytes(kind),
+           .slots = plan.slots(unit, kind)});
     }
   }
   for (std::size_t r = 0; r < plan.record_bytes.size(); ++r) {
     add({.index = static_cast<int>(r),
          .bytes = round_up(plan.record_bytes[r], kPageBytes),
-         .block_bytes = plan.block_elements * kRecordElementBytes});
+         .block_bytes = plan.block_elements * kRecordElementBytes,
+         .slots = plan.activations == Tier::nvme ? 1 : 0});
   }
-  for (int k = 0; k < kStateKinds; ++k) {
-    const auto kind = static_cast<StateKind>(k);
-    for (int u = 0; u < units_; ++u) {
-      const bool on_nvme = plan.units[static_cast<std::size_t>(u)].tier(kind) == Tier::nvme;
-      if (on_nvme) place(extents_[static_cast<std::size_t>(id(u, kind))]);
-    }
+  const auto place_kind = [&](StateKind kind, int slot) {
+    for (int u = 0; u < units_; ++u) place(id(u, kind), slot);
+  };
+  for (int slot = 0; slot < kSlotsMax; ++slot) {
+    for (const StateKind kind : kLastingKinds) place_kind(kind, slot);
   }
-  if (plan.activations != Tier::nvme) return;
-  for (std::size_t e = static_cast<std::size_t>(id_of_record(0)); e < extents_.size(); ++e) {
-    place(extents_[e]);
-  }
+  place_kind(StateKind::gradients, 0);
+  for (int e = id_of_record(0); e < std::ssize(extents_); ++e) place(e, 0);
+}
+
+void ExtentMap::add(Extent extent) {
+  extent.first_block = blocks_;
+  blocks_ += extent.blocks() * std::max(extent.slots, 1);
+  extents_.push_back(extent);
+}
+
+void ExtentMap::place(int id, int slot) {
+  Extent& extent = extents_[static_cast<std::size_t>(id)];
+  if (slot >= extent.slots) return;
+  extent.slot_offsets[static_cast<std::size_t>(slot)] =
+      std::exchange(bytes_, bytes_ + extent.bytes);
 }
 
 }  // namespace strata::offload

@@ -8,10 +8,15 @@
 #include "kernels/device/device.h"
 #include "offload/extent_map.h"
 #include "offload/plan_traffic.h"
+#include "offload/store/manifest.h"
+#include "offload/store/superblock.h"
 
 namespace strata::offload {
 
 namespace {
+
+// Of the longest: to copy state through on its way to the storage, and back.
+constexpr int kCommitBlocks = 4;
 
 constexpr std::array<StateKind, kStateKinds> kPlacementOrder = {
     StateKind::weights, StateKind::gradients, StateKind::remainder, StateKind::moment1,
@@ -74,6 +79,7 @@ class Planner {
     plan_.dtypes = input_.dtypes;
     plan_.world_size = input_.world_size;
     plan_.update = input_.update;
+    plan_.durability = input_.durability;
     plan_.passes = input_.passes;
     plan_.prefetch = input_.prefetch;
     plan_.block_elements = input_.block_elements;
@@ -98,6 +104,7 @@ class Planner {
   }
 
   void add_fixed() {
+    add(Tier::host, kCheckpointStagingTag, plan_.checkpoint_staging_bytes());
     const std::int64_t weight_bytes = element_bytes(StateKind::weights, input_.dtypes);
     for (const PlannedBuffer& buffer : input_.fixed) add(buffer.tier, buffer.tag, buffer.bytes);
     add(Tier::device, "gathered units",
@@ -107,7 +114,10 @@ class Planner {
     if (input_.dtypes.gradients == Dtype::bf16) {
       add(Tier::host, "gradient staging", kGradientStagingSlots * shard_elements_max() * 2);
     }
-    if (!assume_staging_) return;
+    if (!assume_staging_) {
+      add_checksums();
+      return;
+    }
     plan_.weight_staging_slots = input_.prefetch + 2;
     add(Tier::host, "weight staging",
         plan_.weight_staging_slots * shard_elements_max() * weight_bytes);
@@ -116,7 +126,7 @@ class Planner {
     add_checksums();
   }
 
-  // Once something may live on NVMe.
+  // Once, when something may be written to NVMe.
   void add_checksums() { add(Tier::host, kChecksumsTag, plan_.checksum_bytes()); }
 
   void place_activations() {
@@ -145,7 +155,7 @@ class Planner {
     add(tier, "activations", all);
     if (tier != Tier::nvme) return;
     add(Tier::host, "activation staging", in_slots);
-    if (!assume_staging_) add_checksums();
+    if (!assume_staging_ && plan_.durability == Durability::none) add_checksums();
   }
 
   void place_states() {
@@ -163,6 +173,8 @@ class Planner {
         }
         unit.tiers[static_cast<std::size_t>(kind)] = tier;
         add(tier, name_of(kind), bytes);
+        add(Tier::nvme, kCheckpointSlotsTag,
+            (plan_.slots(unit, kind) - (tier == Tier::nvme ? 1 : 0)) * bytes);
       }
     }
   }
@@ -239,9 +251,47 @@ std::int64_t Plan::block_bytes(StateKind kind) const {
   return bytes_of_elements(kind, block_elements);
 }
 
+std::int64_t Plan::largest_block_bytes() const {
+  std::int64_t bytes = 0;
+  for (const UnitPlan& unit : units) {
+    for (const StateKind kind : kLastingKinds) {
+      bytes = std::max(bytes, std::min(shard_bytes(unit, kind), block_bytes(kind)));
+    }
+  }
+  return bytes;
+}
+
+int Plan::slots(const UnitPlan& unit, StateKind kind) const {
+  if (durability == Durability::none || kind == StateKind::gradients) {
+    return unit.tier(kind) == Tier::nvme ? 1 : 0;
+  }
+  return durability == Durability::commits && !unit.frozen ? 2 : 1;
+}
+
 std::int64_t Plan::checksum_bytes() const {
-  if (!stages_state() && activations != Tier::nvme) return 0;
-  return ExtentMap(*this).blocks() * kChecksumBytes;
+  const bool uses_storage =
+      durability != Durability::none || stages_state() || activations == Tier::nvme;
+  return uses_storage ? ExtentMap(*this).blocks() * kChecksumBytes : 0;
+}
+
+std::int64_t Plan::checkpoint_staging_bytes() const {
+  if (durability == Durability::none) return 0;
+  const store::Manifest manifest =
+      store::make_manifest(*this, std::vector<std::vector<store::Parameter>>(units.size()));
+  return store::commit_table_bytes(manifest) + store::kSuperblockBytes +
+         kCommitBlocks * largest_block_bytes();
+}
+
+std::int64_t Plan::commit_copy_bytes() const {
+  if (durability == Durability::none) return 0;
+  std::int64_t bytes = 0;
+  for (const UnitPlan& unit : units) {
+    if (unit.frozen) continue;
+    for (const StateKind kind : kLastingKinds) {
+      if (unit.tier(kind) != Tier::nvme) bytes += shard_bytes(unit, kind);
+    }
+  }
+  return bytes;
 }
 
 std::vector<std::uint8_t> Plan::gathered_units() const {

@@ -35,11 +35,18 @@ struct PlannedBuffer {
 
 enum class UpdateTime : std::uint8_t { deferred, in_backward };
 
+// What outlives the run. none: nothing; what the plan puts on NVMe has one slot in the storage.
+// clean_mark: the state as it is between two steps, in one slot. commits: checkpoints; every
+// shard's lasting state has two slots, but for frozen units, which are written once.
+enum class Durability : std::uint8_t { none, clean_mark, commits };
+inline constexpr int kSlotsMax = 2;
+
 struct PlanInput {
   std::vector<UnitSize> units;
   int world_size = 1;
   StateDtypes dtypes;
   UpdateTime update = UpdateTime::deferred;
+  Durability durability = Durability::none;
   int passes = 1;  // per step
   Placement placement;
   std::int64_t device_memory_bytes = 0;
@@ -85,6 +92,7 @@ struct Plan {
   StateDtypes dtypes;
   int world_size = 1;
   UpdateTime update = UpdateTime::deferred;
+  Durability durability = Durability::none;
   int passes = 1;
   int prefetch = 0;
   std::vector<UnitPlan> units;
@@ -111,8 +119,17 @@ struct Plan {
   std::int64_t bytes_of_elements(StateKind kind, std::int64_t elements) const;
   // Of one checksummed block of a state; gradients: of a final one.
   std::int64_t block_bytes(StateKind kind) const;
+  // The longest block that some lasting state has.
+  std::int64_t largest_block_bytes() const;
+  // Of one state of this rank's shard, in the storage: 0 where it has no place there.
+  int slots(const UnitPlan& unit, StateKind kind) const;
   // Host memory for the checksums of everything that could lie on NVMe; 0 when nothing can.
   std::int64_t checksum_bytes() const;
+  // Host memory to make state durable from and to fill it through; 0 when nothing outlives the run.
+  std::int64_t checkpoint_staging_bytes() const;
+  // What a commit copies to the storage after an update: what lasts, is updated and does not live
+  // there.
+  std::int64_t commit_copy_bytes() const;
   // Per unit: whether it is gathered into a slot. Weights that live whole on the device are used
   // where they are.
   std::vector<std::uint8_t> gathered_units() const;
@@ -152,5 +169,8 @@ inline constexpr int kOptimizerBuffers = 4;
 // Of what is on NVMe: one for each block (extent_map.h), in host memory.
 inline constexpr std::int64_t kChecksumBytes = 8;
 inline constexpr const char* kChecksumsTag = "checksums";
+// On NVMe: what durability takes beyond the states that live there.
+inline constexpr const char* kCheckpointSlotsTag = "checkpoint slots";
+inline constexpr const char* kCheckpointStagingTag = "checkpoint staging";
 
 }  // namespace strata::offload

@@ -11,6 +11,7 @@ StateStore::StateStore(const Plan& plan, Device& device, io::Storage* storage, W
     : plan_(plan),
       storage_(storage),
       extents_(plan),
+      slots_(plan),
       resident_offsets_(plan.units.size()),
       checksum_memory_(device.allocate_pinned(kChecksumsTag, plan.checksum_bytes())),
       checksums_(extents_, checksum_memory_.span(), workers) {
@@ -50,12 +51,35 @@ std::byte* StateStore::device(int unit, StateKind kind) const {
 
 void StateStore::read(int unit, StateKind kind, std::int64_t offset_bytes, AlignedSpan destination,
                       VerifiedReads& reads) {
-  read({extents_.id(unit, kind), offset_bytes, destination}, reads);
+  const int slot = kind == StateKind::gradients ? 0 : slots_.live(unit);
+  read({extents_.id(unit, kind), offset_bytes, destination, slot}, reads);
 }
 
 void StateStore::write(int unit, StateKind kind, std::int64_t offset_bytes, AlignedSpan source,
                        io::IoGroup& group) {
-  write({extents_.id(unit, kind), offset_bytes, source}, group);
+  if (kind == StateKind::gradients) {
+    STRATA_CHECK(offset_bytes == 0);
+    checksums_.forget(extents_.id(unit, kind), 0);
+    write({extents_.id(unit, kind), 0, source}, group);
+    return;
+  }
+  const int slot = slots_.target(unit);
+  STRATA_CHECK(plan_.durability != Durability::commits || slot != slots_.live(unit) ||
+                   !slots_.is_protected(unit),
+               "a commit rests on the only slot of {}", this->unit(unit).name);
+  write_lasting({extents_.id(unit, kind), offset_bytes, source, slot}, group);
+}
+
+void StateStore::write_copy(int unit, StateKind kind, std::int64_t offset_bytes, AlignedSpan source,
+                            io::IoGroup& group) {
+  STRATA_CHECK(tier(unit, kind) != Tier::nvme);
+  write_lasting({extents_.id(unit, kind), offset_bytes, source, slots_.live(unit)}, group);
+}
+
+void StateStore::write_lasting(const ExtentRange& range, io::IoGroup& group) {
+  STRATA_CHECK(plan_.durability == Durability::none || group.reports_to(lasting_writes_),
+               "a commit would not wait for this write of extent {}", range.extent);
+  write(range, group);
 }
 
 void StateStore::read_record(int record, AlignedSpan destination, VerifiedReads& reads) {
@@ -69,25 +93,54 @@ void StateStore::write_record(int record, AlignedSpan source, io::IoGroup& group
 void StateStore::read(const ExtentRange& range, VerifiedReads& reads) {
   if (range.memory.bytes() == 0) return;
   counter(range.extent).read_bytes += range.memory.bytes();
-  storage_->read(storage_offset(range.extent) + range.first_byte, range.memory,
+  storage_->read(storage_offset(range.extent, range.slot) + range.first_byte, range.memory,
                  reads.add(*this, range));
 }
 
 void StateStore::write(const ExtentRange& range, io::IoGroup& group) {
   if (range.memory.bytes() == 0) return;
-  if (extents_[range.extent].kind == StateKind::gradients) {
-    STRATA_CHECK(range.first_byte == 0);
-    checksums_.forget(range.extent);
-  }
   checksums_.record(range);
   counter(range.extent).written_bytes += range.memory.bytes();
-  storage_->write(storage_offset(range.extent) + range.first_byte, range.memory, group);
+  storage_->write(storage_offset(range.extent, range.slot) + range.first_byte, range.memory, group);
 }
 
-std::int64_t StateStore::storage_offset(int extent) const {
-  const std::int64_t offset = extents_[extent].offset_bytes;
+std::int64_t StateStore::storage_offset(int extent, int slot) const {
+  const std::int64_t offset = extents_[extent].slot_offsets[static_cast<std::size_t>(slot)];
   STRATA_CHECK(offset != Extent::kElsewhere, "extent {} is not on NVMe", extent);
   return offset;
+}
+
+template <typename Visit>
+void StateStore::for_live_slots(const Visit& visit) const {
+  STRATA_CHECK(plan_.durability != Durability::none);
+  for (int u = 0; u < std::ssize(plan_.units); ++u) {
+    for (const StateKind kind : kLastingKinds) {
+      visit(checksums_.of(extents_.id(u, kind), slots_.live(u)));
+    }
+  }
+}
+
+void StateStore::fill(store::CommitTable& table) const {
+  slots_.fill(table.live_slots);
+  auto next = table.checksums.begin();
+  for_live_slots([&](std::span<const std::uint64_t> sums) {
+    STRATA_CHECK(std::ssize(sums) <= table.checksums.end() - next &&
+                     std::ranges::find(sums, std::uint64_t{0}) == sums.end(),
+                 "a commit of state that was never written");
+    next = std::ranges::copy(sums, next).out;
+  });
+  STRATA_CHECK(next == table.checksums.end());
+}
+
+void StateStore::adopt(const store::CommitTable& table) {
+  slots_.adopt(table.live_slots);
+  auto next = table.checksums.begin();
+  for_live_slots([&](std::span<std::uint64_t> sums) {
+    STRATA_CHECK(std::ssize(sums) <= table.checksums.end() - next);
+    std::copy_n(next, sums.size(), sums.begin());
+    next += std::ssize(sums);
+  });
+  STRATA_CHECK(next == table.checksums.end());
 }
 
 StateStore::Counter& StateStore::counter(int extent) {
@@ -103,7 +156,7 @@ void StateStore::verify(std::span<const ExtentRange> reads) const {
       "damaged, lost or misplaced them: check its health and cables before using it again, and "
       "start this run anew, on another directory of --nvme if it is not sound",
       describe(*mismatch), mismatch->bytes,
-      storage_->locate(storage_offset(mismatch->extent) + mismatch->first_byte));
+      storage_->locate(storage_offset(mismatch->extent, mismatch->slot) + mismatch->first_byte));
 }
 
 // "h.3, moment1, elements 262144 to 524287 of this rank's shard". In bytes where elements are none

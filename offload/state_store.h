@@ -4,6 +4,11 @@
 // Storage, and so are the activation records of the NVMe tier. Every shard is a whole number of
 // pages long, on every tier.
 //
+// In a durable run (Plan::durability) every lasting state has a place in the Storage besides, in
+// one slot or two (live_slots.h). read() is of the live slot, write() goes to the target: until
+// end_update() reads of a unit see the state before the update. A commit is the live slots, once
+// what is resident was copied there.
+//
 // What is written to NVMe gets a checksum per block (XXH3, seeded with the block's place), kept in
 // host memory apart from the data; what is read is checked against it when it is waited for
 // (VerifiedReads). So bytes that changed on the drive, a write that was lost and one that went to
@@ -13,7 +18,8 @@
 //
 // Thread contract: addresses are fixed after construction; transfers are as thread-safe as Storage,
 // and not made from a worker's tile. Whoever reads a range has waited for the last write of it.
-// Nothing here allocates after construction.
+// For slots see live_slots.h; fill() and adopt() while no lasting state is transferred. Nothing
+// here allocates after construction.
 #pragma once
 
 #include <array>
@@ -28,7 +34,9 @@
 #include "kernels/device/device.h"
 #include "offload/checksum_table.h"
 #include "offload/extent_map.h"
+#include "offload/live_slots.h"
 #include "offload/plan.h"
+#include "offload/store/superblock.h"
 #include "offload/verified_reads.h"
 
 namespace strata::offload {
@@ -41,8 +49,7 @@ struct KindTraffic {
 
 class StateStore {
  public:
-  // `storage` may be null when the plan keeps nothing on NVMe. Reserves everything; throws
-  // OutOfBudget.
+  // `storage` may be null when the plan has no NVMe bytes. Reserves everything; throws OutOfBudget.
   StateStore(const Plan& plan, Device& device, io::Storage* storage, WorkerSet& workers);
   ~StateStore();  // what register_memory() named may be gone
 
@@ -54,11 +61,30 @@ class StateStore {
   AlignedSpan host(int unit, StateKind kind) const;
   std::byte* device(int unit, StateKind kind) const;
 
-  // NVMe tier only; bytes within the shard.
+  // Of what has a place in the storage (Plan::slots); bytes within the shard. In a durable run
+  // `group` reports to lasting_writes(), unless it is gradients that are written.
   void read(int unit, StateKind kind, std::int64_t offset_bytes, AlignedSpan destination,
             VerifiedReads& reads);
   void write(int unit, StateKind kind, std::int64_t offset_bytes, AlignedSpan source,
              io::IoGroup& group);
+  // Of a state that is resident, to the live slot.
+  void write_copy(int unit, StateKind kind, std::int64_t offset_bytes, AlignedSpan source,
+                  io::IoGroup& group);
+  // Everything that was written of lasting states: for whoever makes it durable.
+  io::IoGroup& lasting_writes() { return lasting_writes_; }
+
+  // Every write of an update of the unit has been submitted. Once per update.
+  void end_update(int unit) { slots_.end_update(unit); }
+  void protect_live_slots() { slots_.protect_all(); }
+  int live_slot(int unit) const { return slots_.live(unit); }
+  int target_slot(int unit) const { return slots_.target(unit); }
+  bool is_protected(int unit) const { return slots_.is_protected(unit); }
+
+  // The live slots and their checksums, into a table of the right size; the sequence number stays.
+  // Every block of them was written.
+  void fill(store::CommitTable& table) const;
+  // The reverse, of a table that fits the store: from here on its slots are live, and protected.
+  void adopt(const store::CommitTable& table);
 
   void read_record(int record, AlignedSpan destination, VerifiedReads& reads);
   void write_record(int record, AlignedSpan source, io::IoGroup& group);
@@ -82,14 +108,20 @@ class StateStore {
 
   void read(const ExtentRange& range, VerifiedReads& reads);
   void write(const ExtentRange& range, io::IoGroup& group);
+  void write_lasting(const ExtentRange& range, io::IoGroup& group);
+  // Calls visit(checksums of the live slot) for each lasting state, in the order of commit tables.
+  template <typename Visit>
+  void for_live_slots(const Visit& visit) const;
   std::string describe(const ChecksumTable::Mismatch& mismatch) const;
-  std::int64_t storage_offset(int extent) const;
+  std::int64_t storage_offset(int extent, int slot) const;
   Counter& counter(int extent);
 
   const Plan& plan_;
   io::Storage* storage_;
   std::vector<AlignedSpan> registered_;
   ExtentMap extents_;
+  LiveSlots slots_;
+  io::IoGroup lasting_writes_;
   // Device and host states: one buffer per kind, and where each unit's shard lies in it.
   std::array<DeviceBuffer, kStateKinds> device_;
   std::array<PinnedBuffer, kStateKinds> host_;

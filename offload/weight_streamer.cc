@@ -26,6 +26,7 @@ WeightStreamer::WeightStreamer(StateStore& store, Device& device, Stream& comput
       resident_ready_(device.make_event()),
       h2d_(device.make_stream("h2d")),
       fetch_thread_("fetch", failure, 4) {
+  for (io::IoGroup& group : writes_) group.report_to(store_.lasting_writes());
   if (comm.world_size() > 1) gather_ = device.make_stream("gather");
   if (tracer_ != nullptr) track_ = tracer_->add_track("fetch");
   const std::int64_t element = element_bytes(StateKind::weights, plan_.dtypes);
@@ -121,7 +122,8 @@ bool WeightStreamer::reads_nvme(const ScheduledUse& use) const {
   return !use.hit && store_.tier(use.unit, StateKind::weights) == Tier::nvme;
 }
 
-// Starts the reads of every use that compute's progress allows and a staging buffer is free for.
+// Starts the reads of every use that compute's progress allows and a staging buffer is free for, up
+// to one whose unit is still to be updated for an earlier use.
 void WeightStreamer::issue_reads(std::size_t current) {
   std::size_t allowed;
   {
@@ -132,12 +134,22 @@ void WeightStreamer::issue_reads(std::size_t current) {
   for (issued_ = std::max(issued_, current); issued_ < std::min(allowed, room); ++issued_) {
     const ScheduledUse& use = uses_[issued_];
     if (!reads_nvme(use)) continue;
+    if (awaits_update(current, issued_)) return;
     const int staging = take_staging();
     in_flight_[issued_].staging = staging;
     writes_[static_cast<std::size_t>(use.unit)].wait();
     store_.read(use.unit, StateKind::weights, 0, staged(use.unit, staging),
                 reads_[static_cast<std::size_t>(staging)]);
   }
+}
+
+// Whether an update of the unit that `use` reads comes first, with a use from `current` on.
+bool WeightStreamer::awaits_update(std::size_t current, std::size_t use) const {
+  const int unit = uses_[use].unit;
+  if (updates_ == nullptr || !updates_->pending(unit)) return false;
+  return std::any_of(uses_.begin() + static_cast<std::ptrdiff_t>(current),
+                     uses_.begin() + static_cast<std::ptrdiff_t>(use),
+                     [&](const ScheduledUse& earlier) { return earlier.unit == unit; });
 }
 
 // The next staging buffer, once nothing reads or writes it.
@@ -196,6 +208,7 @@ AlignedSpan WeightStreamer::update(int unit, int staging) {
     h2d_->copy(store_.device(unit, StateKind::weights), weights.data(), weights.bytes());
     h2d_->record(*resident_ready_);
   }
+  store_.end_update(unit);
   return weights;
 }
 

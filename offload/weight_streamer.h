@@ -42,7 +42,8 @@ class PendingUpdates {
   virtual ~PendingUpdates() = default;
   virtual bool pending(int unit) const = 0;
   // Updates the shard's working weights in place (host memory) and the rest of its state on its
-  // tiers. Called in unit order, on the fetch thread.
+  // tiers. Called in unit order, on the fetch thread. The caller writes the weights to their tier
+  // and ends the update in the StateStore.
   virtual void apply(int unit, AlignedSpan weights) = 0;
 };
 
@@ -92,6 +93,7 @@ class WeightStreamer {
   AlignedSpan update(int unit, int staging);
   void gather(const ScheduledUse& use, const std::byte* shard);
   bool reads_nvme(const ScheduledUse& use) const;
+  bool awaits_update(std::size_t current, std::size_t use) const;
   AlignedSpan staged(int unit, int staging) const;
   std::int64_t shard_bytes(int unit) const;
 

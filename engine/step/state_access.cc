@@ -17,17 +17,6 @@ namespace {
 
 constexpr std::int64_t kTileElements = 16 * 1024;
 
-// The largest transfer that must be made in one.
-std::int64_t largest_block_bytes(const offload::Plan& plan) {
-  std::int64_t bytes = 0;
-  for (const offload::UnitPlan& unit : plan.units) {
-    for (const StateKind kind : offload::kLastingKinds) {
-      bytes = std::max(bytes, std::min(plan.shard_bytes(unit, kind), plan.block_bytes(kind)));
-    }
-  }
-  return bytes;
-}
-
 // What one block of a shard is initialised to.
 struct Block {
   explicit Block(std::int64_t elements)
@@ -45,8 +34,9 @@ struct Block {
 
 StateAccess::StateAccess(offload::StateStore& store, Device& device, AlignedSpan scratch)
     : store_(store), copies_(device.make_stream("state copy")) {
+  for (Part& part : parts_) part.writes.report_to(store.lasting_writes());
   if (scratch.bytes() == 0) return;
-  const std::int64_t block_bytes = largest_block_bytes(store.plan());
+  const std::int64_t block_bytes = store.plan().largest_block_bytes();
   parts_used_ = std::min(parts_.size(), static_cast<std::size_t>(scratch.bytes() / block_bytes));
   STRATA_CHECK(parts_used_ > 0, "{} bytes of scratch memory for blocks of {}", scratch.bytes(),
                block_bytes);

@@ -56,6 +56,7 @@ void StreamingOptimizer::make_ring(Device& device) {
   for (std::int64_t i = 0; i < count; ++i) {
     Buffer& buffer = ring_[static_cast<std::size_t>(i)];
     buffer.memory = ring_memory_.span(i * bytes, bytes);
+    buffer.writes.report_to(store_.lasting_writes());
     buffer.copied_in = device.make_event();
     buffer.copied_out = device.make_event();
   }
@@ -91,6 +92,7 @@ void StreamingOptimizer::apply(int unit, AlignedSpan weights) {
 
 void StreamingOptimizer::apply_final(int unit, const void* gradient) {
   update_unit(unit, nullptr, static_cast<const std::byte*>(gradient));
+  store_.end_update(unit);
 }
 
 void StreamingOptimizer::update_unit(int unit, std::byte* weights, const std::byte* gradient) {

@@ -13,6 +13,10 @@
 //
 //   unit:  current ──begin_step──▶ pending ──apply / apply_final──▶ current
 //
+// What is read, also ahead of the update, is the unit's live slot, and what is written its target
+// (offload/live_slots.h). apply_final() ends the update; after apply() the WeightStreamer does,
+// when it has written the weights.
+//
 // A frozen unit is never pending; frozen tensors of other units stream by unchanged.
 //
 // Thread contract: begin_step and finish are called by the main thread while no unit is being

@@ -2,7 +2,8 @@
 // state. With it a store can be read without the plan or the model that made it.
 //
 // An extent is a range of the volume's data (io/volume.h), at whole blocks of one shard's state;
-// it has one slot, or two (docs/store-format.md). On disk the manifest is JSON: a store that is
+// it has one slot, or in a store of two slots two, if it is ever updated (docs/store-format.md). On
+// disk the manifest is JSON: a store that is
 // damaged can be read by people, and names and shapes need no format of their own.
 //
 // Decoding trusts nothing: every number is checked against bounds and against the others. Throws
@@ -50,7 +51,7 @@ struct StoredUnit {
 struct Manifest {
   offload::StateDtypes dtypes;
   std::int64_t block_elements = 0;
-  int slots = 1;  // of shards' state; gradients and activations have one
+  int slots = 1;  // of shards' state; gradients, activations and frozen units have one
   std::int64_t data_bytes = 0;
   std::vector<StoredUnit> units;
 

@@ -50,16 +50,29 @@ void check_length(const Manifest& manifest, const StoredUnit& unit, StateKind ki
   }
 }
 
+// As many as its first lasting state has: one live bit serves all of them.
+std::int64_t shard_slots(const Manifest& manifest, const StoredUnit& unit) {
+  for (const StateKind kind : offload::kLastingKinds) {
+    const std::optional<Extent>& extent = unit.extents[static_cast<std::size_t>(kind)];
+    if (!extent) continue;
+    const auto slots = static_cast<std::int64_t>(extent->slot_offsets.size());
+    check_range("an extent's slots", slots, 1, manifest.slots);
+    return slots;
+  }
+  return manifest.slots;
+}
+
 using Range = std::pair<std::int64_t, std::int64_t>;  // offset, bytes
 
 void check_extents(const Manifest& manifest, const StoredUnit& unit, std::vector<Range>& ranges) {
+  const std::int64_t of_shard = shard_slots(manifest, unit);
   for (std::size_t k = 0; k < unit.extents.size(); ++k) {
     const std::optional<Extent>& extent = unit.extents[k];
     if (!extent) continue;
     const auto kind = static_cast<StateKind>(k);
     check_length(manifest, unit, kind, extent->bytes);
     const auto slots = static_cast<std::int64_t>(extent->slot_offsets.size());
-    const std::int64_t wanted = kind == StateKind::gradients ? 1 : manifest.slots;
+    const std::int64_t wanted = kind == StateKind::gradients ? 1 : of_shard;
     check_range("an extent's slots", slots, wanted, wanted);
     for (const std::int64_t offset : extent->slot_offsets) {
       check_range("an extent's offset", offset, 0, manifest.data_bytes - extent->bytes);

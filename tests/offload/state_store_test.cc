@@ -63,7 +63,7 @@ struct Machine {
     reads.wait();
   }
   std::int64_t place(int unit, StateKind kind) const {
-    return ExtentMap(plan).of(unit, kind).offset_bytes;  // the store does not show the drive
+    return ExtentMap(plan).of(unit, kind).slot_offsets[0];  // the store does not show the drive
   }
   // Changes what the drive holds, behind the store's back.
   void on_drive(std::int64_t offset, std::int64_t bytes,
@@ -217,7 +217,7 @@ TEST(StateStore, ActivationRecordsAreChecked) {
   machine.store.write_record(3, machine.fill(bytes, 1), machine.group);
   machine.group.wait();
   const ExtentMap extents(machine.plan);
-  const std::int64_t place = extents[extents.id_of_record(3)].offset_bytes;
+  const std::int64_t place = extents[extents.id_of_record(3)].slot_offsets[0];
   const auto read = [&] {
     machine.store.read_record(3, machine.buffer.span(0, bytes), machine.reads);
     machine.reads.wait();

@@ -65,8 +65,8 @@ std::vector<Item> items_of(const Plan& plan, AlignedSpan memory) {
   const ExtentMap map(plan);
   for (int id = 0; id < map.id_of_record(static_cast<int>(plan.record_bytes.size())); ++id) {
     const Extent& extent = map[id];
-    Item item{.offset_bytes = extent.offset_bytes,
-              .memory = memory.sub(extent.offset_bytes, extent.bytes)};
+    Item item{.offset_bytes = extent.slot_offsets[0],
+              .memory = memory.sub(extent.slot_offsets[0], extent.bytes)};
     if (extent.kind) {
       item.unit = extent.index;
       item.kind = *extent.kind;
