@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <system_error>
 
 #include "io/plain_file.h"
 #include "kernels/base/error.h"
@@ -17,7 +18,7 @@ std::string pointer_path(const std::string& run_folder) {
   return (std::filesystem::path(run_folder) / kStorePointerFile).string();
 }
 
-StorePointer parse_pointer(const std::string& text) {
+StorePointer parse_pointer(std::string_view text) {
   const nlohmann::json json = nlohmann::json::parse(text);
   const int version = json.at("format_version").get<int>();
   if (version != kFormatVersion) {
@@ -39,15 +40,21 @@ StorePointer parse_pointer(const std::string& text) {
 
 }  // namespace
 
-std::optional<StorePointer> read_store_pointer(const std::string& run_folder) {
-  const std::string path = pointer_path(run_folder);
-  const std::optional<std::string> text = read_system_file(path);
-  if (!text) {
-    if (!std::filesystem::exists(path)) return std::nullopt;
-    throw_error<FormatError>("{} cannot be read", path);
+std::string text_of(const StorePointer& pointer) {
+  nlohmann::ordered_json json = {{"format_version", kFormatVersion}, {"run_id", pointer.run_id}};
+  for (const StoreOfRank& store : pointer.ranks) {
+    json["ranks"].push_back({{"host", store.host}, {"directories", store.directories}});
   }
   try {
-    return parse_pointer(*text);
+    return json.dump(2) + "\n";
+  } catch (const nlohmann::json::type_error&) {  // replaced letters would find nothing
+    throw ConfigError("--nvme or --run: a directory whose name is not UTF-8 text");
+  }
+}
+
+StorePointer parse_store_pointer(std::string_view text, const std::string& path) {
+  try {
+    return parse_pointer(text);
   } catch (const nlohmann::json::exception& e) {
     throw_error<FormatError>("{}: it does not name a store: {}", path, e.what());
   } catch (const FormatError& e) {
@@ -55,17 +62,24 @@ std::optional<StorePointer> read_store_pointer(const std::string& run_folder) {
   }
 }
 
+std::optional<StorePointer> read_store_pointer(const std::string& run_folder) {
+  const std::string path = pointer_path(run_folder);
+  const std::optional<std::string> text = read_system_file(path);
+  if (text) return parse_store_pointer(*text, path);
+  if (!std::filesystem::exists(path)) return std::nullopt;
+  throw_error<FormatError>("{} cannot be read", path);
+}
+
 void replace_store_pointer(const std::string& run_folder, const StorePointer& pointer) {
-  nlohmann::ordered_json json = {{"format_version", kFormatVersion}, {"run_id", pointer.run_id}};
-  for (const StoreOfRank& store : pointer.ranks) {
-    json["ranks"].push_back({{"host", store.host}, {"directories", store.directories}});
-  }
-  try {
-    io::replace_file(pointer_path(run_folder), json.dump(2) + "\n");
-  } catch (const nlohmann::json::type_error&) {  // of dump(): replaced letters would find nothing
-    throw_error<ConfigError>("--nvme or --run {}: a directory whose name is not UTF-8 text",
-                             run_folder);
-  }
+  io::replace_file(pointer_path(run_folder), text_of(pointer));
+}
+
+void remove_store_pointer(const std::string& run_folder) {
+  const std::string path = pointer_path(run_folder);
+  std::error_code error;
+  std::filesystem::remove(path, error);
+  if (error) throw_error<IoError>("remove {}: {}", path, error.message());
+  io::flush_directory(run_folder);
 }
 
 }  // namespace strata::engine

@@ -5,8 +5,11 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <optional>
 #include <string_view>
 
+#include "engine/checkpoint/run_options.h"
+#include "engine/options/option_changes.h"
 #include "engine/options/option_check.h"
 #include "engine/options/option_help.h"
 #include "engine/options/option_parse.h"
@@ -113,6 +116,16 @@ const Command& find_command(const std::string& name) {
                            did_you_mean(name, names), fmt::join(names, ", "));
 }
 
+// Those of a run that goes on lie below what is given.
+Options read_checked(const Command& command, const std::vector<std::string>& arguments) {
+  Options options = parse_options(command.syntax, arguments);
+  const std::optional<Options> recorded = recorded_options(options);
+  if (recorded) options = parse_options(command.syntax, arguments, *recorded);
+  command.check(options);
+  if (recorded) require_same_mathematics(*recorded, options, "--run " + options.run);
+  return options;
+}
+
 }  // namespace
 
 int run_cli(const std::vector<std::string>& arguments) {
@@ -142,9 +155,7 @@ int run_cli(const std::vector<std::string>& arguments) {
   const Command* command = nullptr;
   const auto read_options = [&] {
     command = &find_command(name);
-    Options options = parse_options(command->syntax, {arguments.begin() + words, arguments.end()});
-    command->check(options);
-    return options;
+    return read_checked(*command, {arguments.begin() + words, arguments.end()});
   };
   return run_on_ranks(read_options, [&](const Options& options, Ranks& ranks) {
     return command->run(options, ranks, started);
