@@ -1,0 +1,25 @@
+// What makes copied tensors a portable checkpoint or a model folder: the small files beside them,
+// strata.json last, and the name. By one process, when every rank's ranges are in the files and
+// durable.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/checkpoint/portable_folder.h"
+#include "engine/checkpoint/portable_index.h"
+#include "engine/checkpoint/portable_layout.h"
+
+namespace strata::engine {
+
+// The names of its files, as PortableFiles opens them.
+std::vector<std::string> file_names(const PortableLayout& layout);
+
+// `checksums`: of each rank, as copy_shard() gave them. `model_config`: config.json.
+void publish_portable(PortableFolder& folder, const PortableLayout& layout,
+                      const PortableOrigin& origin, const std::string& model_config,
+                      const std::vector<std::vector<std::uint64_t>>& checksums,
+                      ExistingFolder existing);
+
+}  // namespace strata::engine

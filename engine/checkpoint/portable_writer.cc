@@ -1,0 +1,151 @@
+#include "engine/checkpoint/portable_writer.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include "engine/checkpoint/portable_files.h"
+#include "engine/checkpoint/portable_publish.h"
+#include "kernels/base/bytes.h"
+#include "kernels/base/error.h"
+#include "kernels/base/system_file.h"
+
+namespace strata::engine {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+std::string checksums_file(int rank) { return fmt::format(".checksums-{:05}", rank); }
+
+std::size_t count_ranges(const PortableLayout& layout, int rank) {
+  std::size_t count = 0;
+  for_each_range(layout, rank, [&](int, std::int64_t, std::int64_t) { ++count; });
+  return count;
+}
+
+}  // namespace
+
+PortableWriter::PortableWriter(PortableLayout layout, PortableWriterOptions options,
+                               AlignedSpan memory)
+    : layout_(std::move(layout)),
+      options_(std::move(options)),
+      memory_(memory),
+      thread_("portable copy", never_failed_, 1) {
+  if (options_.rank == 0) remove_partial_folders(options_.directory);
+}
+
+PortableWriter::~PortableWriter() { stop_ = true; }
+
+template <typename Work>
+void PortableWriter::run(const char* outcome, Work work) {
+  try {
+    work();
+  } catch (const std::exception& error) {
+    failure_ = fmt::format("{} was {}: {}", folder_path_, outcome, error.what());
+  }
+}
+
+void PortableWriter::begin(const std::string& name, PortableOrigin origin,
+                           const store::BlockReader& blocks, const store::CommitTable& table) {
+  STRATA_CHECK(idle());
+  folder_path_ = options_.directory + "/" + name;
+  origin_ = std::move(origin);
+  source_.emplace(CommitSource{blocks, table, options_.rank});
+  failure_.clear();
+  state_ = State::copying;
+  thread_.post([this] { copy(); });
+}
+
+void PortableWriter::copy() {
+  run("not written", [this] { copy_own_ranges(); });
+  state_ = State::copied;
+}
+
+void PortableWriter::copy_own_ranges() {
+  const std::string temporary = PortableFolder::temporary_path(folder_path_);
+  if (options_.rank == 0) {
+    folder_.emplace(folder_path_);
+  } else {
+    fs::create_directories(temporary);
+  }
+  std::vector<std::uint64_t> checksums;
+  {
+    PortableFiles files(temporary, file_names(layout_), PortableFiles::Access::write);
+    if (options_.rank == 0) {
+      for (int file = 0; file < std::ssize(layout_.files()); ++file) {
+        files.write_header(file, layout_.files()[static_cast<std::size_t>(file)]);
+      }
+    }
+    copy_shard(layout_, *source_, files, memory_, stop_, checksums);
+    files.sync();
+  }
+  const auto bytes = std::as_bytes(std::span(checksums));
+  write_durable_file(temporary + "/" + checksums_file(options_.rank),
+                     {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+}
+
+std::vector<std::vector<std::uint64_t>> PortableWriter::collect_checksums() const {
+  std::vector<std::vector<std::uint64_t>> all;
+  for (int rank = 0; rank < options_.world_size; ++rank) {
+    const std::string path = folder_->temporary_path() + "/" + checksums_file(rank);
+    const std::optional<std::string> text = read_system_file(path);
+    const std::size_t ranges = count_ranges(layout_, rank);
+    if (!text || text->size() != ranges * sizeof(std::uint64_t)) {
+      throw_error<IoError>("rank {} did not copy its part of {}", rank, folder_path_);
+    }
+    std::memcpy(all.emplace_back(ranges).data(), text->data(), text->size());
+    fs::remove(path);
+  }
+  return all;
+}
+
+void PortableWriter::publish() {
+  run("not written", [this] {
+    publish_portable(*folder_, layout_, origin_, options_.model_config, collect_checksums(),
+                     options_.keep > 0 ? ExistingFolder::replace : ExistingFolder::refuse);
+  });
+  if (failure_.empty() && options_.keep > 0) {
+    run("written, but older ones remain",
+        [this] { keep_newest_steps(options_.directory, options_.keep); });
+  }
+  state_ = State::published;
+}
+
+PortableReport PortableWriter::written() const {
+  std::int64_t bytes = 0;
+  for (const PortableFile& file : layout_.files()) bytes += file.bytes;
+  return {PortableReport::Result::written,
+          fmt::format("wrote {} ({})", folder_path_, format_bytes(bytes))};
+}
+
+std::optional<PortableReport> PortableWriter::advance() {
+  STRATA_CHECK(!busy());
+  if (state_ == State::copied) {
+    const bool publishes = options_.rank == 0 && failure_.empty();
+    state_ = publishes ? State::publishing : State::published;
+    if (publishes) thread_.post([this] { publish(); });
+  } else if (state_ == State::published) {
+    state_ = State::idle;
+    folder_.reset();
+    if (!failure_.empty()) {
+      return PortableReport{PortableReport::Result::failed, failure_};
+    }
+    if (options_.rank == 0) return written();
+  }
+  return std::nullopt;
+}
+
+std::optional<PortableReport> PortableWriter::finish(comm::Communicator& comm) {
+  std::optional<PortableReport> report;
+  while (!idle()) {
+    thread_.wait_idle();
+    comm.barrier();
+    report = advance();
+  }
+  return report;
+}
+
+}  // namespace strata::engine
