@@ -1,0 +1,207 @@
+#include "engine/run/stop_watch.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <cstring>
+#include <utility>
+
+namespace strata::engine {
+
+namespace {
+
+using Clock = StepDeadline::Clock;
+using offload::Durability;
+
+// What the pipe brings besides signals' numbers.
+constexpr unsigned char kEnd = 0;
+constexpr unsigned char kLookAgain = 255;
+
+constexpr std::chrono::seconds kSameSignal{1};
+
+// A pipe that tells the thread of each signal, by its number. A handler can reach nothing but
+// statics.
+int read_end = -1;
+int write_end = -1;
+
+// Async-signal-safe, and leaves errno alone. A full pipe has told the thread enough.
+void tell(unsigned char what) {
+  const int error = errno;
+  [[maybe_unused]] const ssize_t written = ::write(write_end, &what, 1);
+  errno = error;
+}
+
+void handle(int signal) { tell(static_cast<unsigned char>(signal)); }
+
+void open_pipe() {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) throw_error<IoError>("pipe: {}", std::strerror(errno));
+  read_end = ends[0];
+  write_end = ends[1];
+  ::fcntl(write_end, F_SETFL, O_NONBLOCK);
+}
+
+bool stays_ignored(int signal, const struct sigaction& before) {
+  return before.sa_handler == SIG_IGN && signal != SIGUSR1 && signal != SIGUSR2;
+}
+
+std::string name_of(int signal) { return fmt::format("SIG{}", ::sigabbrev_np(signal)); }
+
+}  // namespace
+
+StopWatch::StopWatch(StopRules rules, StepRequests& requests, FailureLatch& failure)
+    : rules_(std::move(rules)),
+      requests_(requests),
+      failure_(failure),
+      deadline_(std::chrono::duration_cast<Clock::duration>(rules_.stop_within)) {
+  open_pipe();
+  thread_ = std::thread([this] { watch(); });
+  struct sigaction action {};
+  action.sa_handler = handle;
+  action.sa_flags = SA_RESTART;
+  for (std::size_t i = 0; i < kSignals.size(); ++i) {
+    ::sigaction(kSignals[i], nullptr, &before_[i]);
+    if (!stays_ignored(kSignals[i], before_[i])) ::sigaction(kSignals[i], &action, nullptr);
+  }
+}
+
+StopWatch::~StopWatch() {
+  for (std::size_t i = 0; i < kSignals.size(); ++i) {
+    ::sigaction(kSignals[i], &before_[i], nullptr);
+  }
+  tell(kEnd);
+  thread_.join();
+  ::close(read_end);
+  ::close(write_end);
+}
+
+void StopWatch::step_begins(std::int64_t step) {
+  const std::lock_guard lock(mutex_);
+  step_ = step;
+  deadline_.step_begins(Clock::now());
+  if (signal_ != 0) tell(kLookAgain);
+}
+
+void StopWatch::step_ended() {
+  const std::lock_guard lock(mutex_);
+  deadline_.step_ended(Clock::now());
+}
+
+void StopWatch::committed(std::int64_t step) {
+  const std::lock_guard lock(mutex_);
+  committed_step_ = step;
+}
+
+void StopWatch::run_ends() {
+  const std::lock_guard lock(mutex_);
+  over_ = true;
+}
+
+std::string StopWatch::stopped_text(std::int64_t step) const {
+  const std::lock_guard lock(mutex_);
+  const std::string by = signal_ == 0 ? "" : fmt::format(" by {}", name_of(signal_));
+  return fmt::format("stopped{} after step {}; resume with {}", by, step, resume_text());
+}
+
+void StopWatch::watch() {
+  while (true) {
+    pollfd pipe{read_end, POLLIN, 0};
+    unsigned char what = kLookAgain;
+    if (::poll(&pipe, 1, wait_ms()) > 0 && ::read(read_end, &what, 1) != 1) return;
+    if (what == kEnd) return;
+    if (what != kLookAgain) on_signal(what);
+    const std::lock_guard lock(mutex_);
+    drop_if_late();
+  }
+}
+
+// Until there is something to do without a signal; -1: for ever.
+int StopWatch::wait_ms() const {
+  const std::lock_guard lock(mutex_);
+  const auto at = deadline_.give_up_at();
+  if (!at || !may_be_dropped()) return -1;
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(*at - Clock::now());
+  return static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, INT_MAX));
+}
+
+void StopWatch::on_signal(int signal) {
+  const std::lock_guard lock(mutex_);
+  if (signal == SIGUSR2) return ask_to_commit();
+  if (!first_signal_at_) return ask_to_stop(signal);
+  if (Clock::now() - *first_signal_at_ <= kSameSignal) return;
+  ::signal(signal, SIG_DFL);
+  ::raise(signal);
+}
+
+void StopWatch::ask_to_stop(int signal) {
+  first_signal_at_ = Clock::now();
+  signal_ = signal;
+  deadline_.ask(*first_signal_at_);
+  if (over_) return;
+  if (rules_.durability == Durability::none) return drop("");
+  if (!step_) return drop(" before its first step");
+  requests_.fetch_or(kStopRequest);
+  if (rules_.durability == Durability::clean_mark) {
+    say(
+        fmt::format("{}: stopping at the end of the step, however long it takes: a run with "
+                    "--checkpoint-every 0 can be resumed from nothing else",
+                    name_of(signal)));
+  } else {
+    say(
+        fmt::format("{}: stopping at the end of the step, if that comes within {:g} s "
+                    "(--stop-within); once more to stop at once",
+                    name_of(signal), rules_.stop_within.count()));
+  }
+}
+
+void StopWatch::ask_to_commit() {
+  if (rules_.durability == Durability::commits) {
+    requests_.fetch_or(kCommitRequest);
+    return;
+  }
+  if (std::exchange(told_no_commits_, true)) return;
+  say(rules_.durability == Durability::none
+          ? "SIGUSR2: nothing to commit to, as there is no --run"
+          : "SIGUSR2: nothing to commit to, with --checkpoint-every 0");
+}
+
+bool StopWatch::may_be_dropped() const {
+  return !over_ && rules_.durability == Durability::commits;
+}
+
+void StopWatch::drop_if_late() {
+  const auto at = deadline_.give_up_at();
+  if (!at || !may_be_dropped() || Clock::now() < *at) return;
+  drop(deadline_.in_step()
+           ? fmt::format(" in the middle of step {}, which would take longer than --stop-within",
+                         *step_)
+           : fmt::format(" after step {}, with no time left (--stop-within) to commit it", *step_));
+}
+
+void StopWatch::drop(const std::string& where) {
+  over_ = true;
+  const std::string what =
+      rules_.durability == Durability::none
+          ? fmt::format("interrupted by {}", name_of(signal_))
+          : fmt::format("stopped by {}{}; resume {} with {}", name_of(signal_), where,
+                        committed_step_ ? fmt::format("from step {}", *committed_step_)
+                                        : std::string("from the start"),
+                        resume_text());
+  const int code =
+      rules_.durability == Durability::none ? kExitSignalled + signal_ : kExitResumable;
+  failure_.set(std::make_exception_ptr(Interrupted(what, code)));
+}
+
+std::string StopWatch::resume_text() const {
+  return fmt::format("strata train --run {} --resume", rules_.run);
+}
+
+void StopWatch::say(std::string_view text) const {
+  if (rules_.say) rules_.say(text);
+}
+
+}  // namespace strata::engine
