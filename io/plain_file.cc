@@ -6,8 +6,8 @@
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
+#include <utility>
 
-#include "io/file_descriptor.h"
 #include "io/transfer.h"
 #include "kernels/base/error.h"
 
@@ -16,13 +16,6 @@ namespace {
 
 [[noreturn]] void throw_refused(std::string_view operation, const std::string& path) {
   throw_error<IoError>("{} {}: {}", operation, path, errno_text(errno));
-}
-
-void write_durably(const std::string& path, std::string_view text) {
-  const FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-  if (!file.is_open()) throw_refused("create", path);
-  write_fully(file.get(), text, path);
-  if (::fsync(file.get()) != 0) throw_refused("flush", path);
 }
 
 }  // namespace
@@ -38,17 +31,33 @@ void write_fully(int descriptor, std::string_view text, std::string_view name) {
   }
 }
 
-void replace_file(const std::string& path, std::string_view text) {
-  const std::string unfinished = path + std::string(kUnfinishedSuffix);
-  try {
-    write_durably(unfinished, text);
-    if (::rename(unfinished.c_str(), path.c_str()) != 0) throw_refused("replace", path);
-  } catch (...) {
-    ::unlink(unfinished.c_str());
-    throw;
-  }
-  const std::string directory = std::filesystem::path(path).parent_path().string();
+FileReplacement::FileReplacement(std::string path)
+    : path_(std::move(path)),
+      unfinished_path_(path_ + std::string(kUnfinishedSuffix)),
+      file_(::open(unfinished_path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) {
+  if (!file_.is_open()) throw_refused("create", unfinished_path_);
+}
+
+FileReplacement::~FileReplacement() {
+  if (!unfinished_path_.empty()) ::unlink(unfinished_path_.c_str());
+}
+
+void FileReplacement::write(std::string_view text) {
+  write_fully(file_.get(), text, unfinished_path_);
+}
+
+void FileReplacement::finish() {
+  if (::fsync(file_.get()) != 0) throw_refused("flush", unfinished_path_);
+  if (::rename(unfinished_path_.c_str(), path_.c_str()) != 0) throw_refused("replace", path_);
+  unfinished_path_.clear();
+  const std::string directory = std::filesystem::path(path_).parent_path().string();
   flush_directory(directory.empty() ? "." : directory);
+}
+
+void replace_file(const std::string& path, std::string_view text) {
+  FileReplacement file(path);
+  file.write(text);
+  file.finish();
 }
 
 void flush_directory(const std::string& directory) {

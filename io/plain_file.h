@@ -4,19 +4,43 @@
 #include <string>
 #include <string_view>
 
+#include "io/file_descriptor.h"
+
 namespace strata::io {
 
 // Writes all of `text` to a descriptor; allocates nothing. Throws IoError naming `name`.
 void write_fully(int descriptor, std::string_view text, std::string_view name);
 
-// Replaces `path` by a file that holds `text`, durably. After a crash at any moment it is there as
-// it was before, or complete; and perhaps PATH.new, which the next call overwrites. Throws IoError.
+// The new content of a file, written under another name until it is complete:
+//
+//   begun ──write()…──▶ begun ──finish()──▶ in place, durably        (destroyed before: removed)
+//
+// After a crash at any moment the file is there as it was before, or complete; and perhaps
+// PATH.new, which the next replacement overwrites.
+class FileReplacement {
+ public:
+  // Throws IoError, as the others do.
+  explicit FileReplacement(std::string path);
+  ~FileReplacement();
+  FileReplacement(const FileReplacement&) = delete;
+  FileReplacement& operator=(const FileReplacement&) = delete;
+
+  void write(std::string_view text);
+  void finish();
+
+ private:
+  std::string path_;
+  std::string unfinished_path_;  // empty: in place
+  FileDescriptor file_;
+};
+
+// A replacement by `text`. Throws IoError.
 void replace_file(const std::string& path, std::string_view text);
 
 // Makes the names in a directory durable: a flush of a file need not. Throws IoError.
 void flush_directory(const std::string& directory);
 
-// What replace_file() adds to the name of its temporary file.
+// What a replacement adds to the name until it is complete.
 inline constexpr std::string_view kUnfinishedSuffix = ".new";
 
 }  // namespace strata::io
