@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <deque>
 #include <utility>
@@ -14,6 +15,8 @@ namespace strata::io {
 namespace {
 
 constexpr std::int64_t kSectorBytes = 512;
+// So that whoever waits sees soon that what it submitted last was refused.
+constexpr std::chrono::nanoseconds kWaitMax = std::chrono::milliseconds(1);
 
 void copy_part(const std::vector<std::byte>& from, std::int64_t begin, std::int64_t bytes,
                std::byte* to) {
@@ -58,7 +61,7 @@ class CrashDisk::FileEngine final : public Engine {
   }
 
   std::size_t wait(std::span<Completion> completions, std::chrono::nanoseconds timeout) override {
-    const std::size_t count = memory_.wait(completions, timeout);
+    const std::size_t count = memory_.wait(completions, std::min(timeout, kWaitMax));
     const std::lock_guard lock(disk_.mutex_);
     for (const Completion& completion : completions.first(count)) enter(completion);
     return count;
