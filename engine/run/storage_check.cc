@@ -28,7 +28,7 @@ std::string nearest_existing(const std::string& path) {
 void look_for_left_stores(std::vector<NvmeDirectory>& directories) {
   for (NvmeDirectory& directory : directories) {
     try {
-      directory.left = store::left_over(directory.path);
+      directory.left = left_over(directory.path);
     } catch (const IoError&) {  // whether it can be used is found out by check_directories()
     }
   }
@@ -70,7 +70,7 @@ NvmeSpace check_nvme_space(const RunSetup& setup) {
 std::string left_stores_text(const std::vector<NvmeDirectory>& directories) {
   std::string text;
   for (const NvmeDirectory& directory : directories) {
-    if (directory.left.stale + directory.left.damaged == 0) continue;
+    if (directory.left.stale + directory.left.forced == 0) continue;
     text +=
         fmt::format("{}{}: {}; {}", text.empty() ? "" : "\n", directory.path,
                     left_over_text(directory.left), reclaim_advice(directory.left, directory.path));

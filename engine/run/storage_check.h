@@ -8,14 +8,14 @@
 #include <vector>
 
 #include "engine/plan/run_setup.h"
-#include "offload/store/store_search.h"
+#include "engine/tools/store_standing.h"
 
 namespace strata::engine {
 
 struct NvmeDirectory {
   std::string path;
   std::optional<std::int64_t> free_bytes;  // absent: not looked at
-  store::LeftOver left;                    // looked for by rank 0
+  LeftOver left;                           // looked for by rank 0
 };
 
 struct NvmeSpace {

@@ -82,8 +82,8 @@ Finding examine_sharing(std::span<const io::DriveSpace> drives, std::size_t inde
 }
 
 Finding examine_leftovers(const std::string& directory) {
-  const store::LeftOver left = store::left_over(directory);
-  if (left.stale + left.damaged == 0) return {"stale stores", Verdict::ok, "none", ""};
+  const LeftOver left = left_over(directory);
+  if (left.stale + left.forced == 0) return {"stale stores", Verdict::ok, "none", ""};
   return {"stale stores", Verdict::note, left_over_text(left), reclaim_advice(left, directory)};
 }
 

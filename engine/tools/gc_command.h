@@ -1,13 +1,14 @@
-// `strata gc DIR...`: reclaims the space of stale stores: of runs that have ended or died.
+// `strata gc DIR...`: reclaims the space of stores that no run goes on in or could go on from
+// (store_standing.h).
 //
-// Per file: in use: never touched. Stale: removed. Damaged (named like a store, but its header
-// cannot be read): removed with --force only.
+// Everything is judged before anything is removed. Two that run at once do not mistake each other
+// for living runs: they look with shared locks, and one of them removes.
 #pragma once
 
 #include <string>
 
 #include "engine/options/options.h"
-#include "offload/store/store_search.h"
+#include "engine/tools/store_standing.h"
 
 namespace strata::engine {
 
@@ -18,9 +19,9 @@ void check_gc_options(const Options& options);
 // at the end, when a directory could not be read or a store not be removed.
 int run_gc(const Options& options);
 
-// For whoever finds what gc would remove: "2 stale stores and 1 damaged store, 12 GiB", and what to
-// do about it. `left` has some.
-std::string left_over_text(const store::LeftOver& left);
-std::string reclaim_advice(const store::LeftOver& left, const std::string& directory);
+// For whoever finds what gc would remove: "2 stale stores and 1 damaged or without its run, 12
+// GiB", and what to do about it. `left` has some.
+std::string left_over_text(const LeftOver& left);
+std::string reclaim_advice(const LeftOver& left, const std::string& directory);
 
 }  // namespace strata::engine

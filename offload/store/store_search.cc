@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <span>
 #include <string_view>
 #include <system_error>
 #include <utility>
 
 #include "kernels/base/error.h"
+#include "offload/store/superblock.h"
 
 namespace strata::store {
 
@@ -33,12 +35,32 @@ bool is_store_name(std::string_view name) {
          all_of_kind(name.substr(kRunIdDigits + kRank.size()), "0123456789");
 }
 
+// Of the file of directory 0, where the superblocks are.
+void look_at_superblocks(FoundStore& found) {
+  std::vector<std::byte> bytes(2 * kSuperblockBytes);
+  bytes.resize(static_cast<std::size_t>(found.file.read(kHeaderBytes, bytes)));
+  std::optional<Superblock> newest;
+  try {
+    for (const int copy : {0, 1}) {
+      const auto superblock = decode_superblock(
+          std::span(bytes).subspan(static_cast<std::size_t>(copy * kSuperblockBytes)), copy);
+      if (superblock && (!newest || superblock->sequence > newest->sequence)) newest = superblock;
+    }
+  } catch (const FormatError&) {
+    return;  // unknown
+  }
+  const bool has_state = newest && newest->kind != SuperblockKind::started;
+  found.holding = has_state ? Holding::state : Holding::nothing;
+  if (has_state) found.step = newest->step;
+}
+
 FoundStore look_at(const std::string& path) {
-  FoundStore found{StoreState::stale, io::FoundVolumeFile(path), {}, ""};
+  FoundStore found{StoreState::idle, io::FoundVolumeFile(path), {}, "", Holding::unknown, 0};
   std::vector<std::byte> bytes(kHeaderBytes);
   bytes.resize(static_cast<std::size_t>(found.file.read(0, bytes)));
   try {
     found.header = decode_header(bytes);
+    if (found.header->directory == 0) look_at_superblocks(found);
   } catch (const VersionError& error) {
     found.problem = error.what();
     found.state = StoreState::other_version;
@@ -48,17 +70,6 @@ FoundStore look_at(const std::string& path) {
   }
   if (found.file.in_use()) found.state = StoreState::in_use;
   return found;
-}
-
-// Nothing when its run has ended and removed it, or it is another user's.
-std::optional<FoundStore> look_at_if_possible(const std::string& path) {
-  if (::access(path.c_str(), R_OK) != 0 && errno == EACCES) return std::nullopt;
-  try {
-    return look_at(path);
-  } catch (const IoError&) {
-    if (fs::exists(path)) throw;
-    return std::nullopt;
-  }
 }
 
 // In order.
@@ -80,38 +91,22 @@ std::vector<std::string> store_paths(const std::string& directory) {
 
 }  // namespace
 
-const char* name_of(StoreState state) {
-  switch (state) {
-    case StoreState::in_use:
-      return "in use";
-    case StoreState::stale:
-      return "stale";
-    case StoreState::damaged:
-      return "damaged";
-    case StoreState::other_version:
-      return "of another version";
+std::optional<FoundStore> look_at_store(const std::string& path) {
+  if (::access(path.c_str(), R_OK) != 0 && errno == EACCES) return std::nullopt;
+  try {
+    return look_at(path);
+  } catch (const IoError&) {
+    if (fs::exists(path)) throw;
+    return std::nullopt;
   }
-  return "";
 }
 
 std::vector<FoundStore> find_stores(const std::string& directory) {
   std::vector<FoundStore> stores;
   for (const std::string& path : store_paths(directory)) {
-    if (auto found = look_at_if_possible(path)) stores.push_back(std::move(*found));
+    if (auto found = look_at_store(path)) stores.push_back(std::move(*found));
   }
   return stores;
-}
-
-LeftOver left_over(const std::string& directory) {
-  LeftOver left;
-  for (const std::string& path : store_paths(directory)) {
-    const auto found = look_at_if_possible(path);  // one at a time: others look, too
-    if (!found) continue;
-    if (found->state != StoreState::stale && found->state != StoreState::damaged) continue;
-    ++(found->state == StoreState::stale ? left.stale : left.damaged);
-    left.bytes += found->file.allocated_bytes();
-  }
-  return left;
 }
 
 }  // namespace strata::store

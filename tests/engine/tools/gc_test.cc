@@ -6,8 +6,9 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "engine/checkpoint/store_pointer.h"
 #include "kernels/base/error.h"
-#include "tests/offload/store/made_store.h"
+#include "tests/offload/store/filled_store.h"
 #include "tests/support/error_text.h"
 #include "tests/support/temporary_folder.h"
 
@@ -58,7 +59,7 @@ TEST(Gc, RemovesWhatIsStaleAndNothingElse) {
   EXPECT_TRUE(mentions(text, directory.path(directory.stale) + ": stale")) << text;
   EXPECT_TRUE(mentions(text, "run /runs/gone, rank 1 of 2, begun 0 minutes ago on ")) << text;
   EXPECT_TRUE(mentions(text, directory.path(directory.living) + ": in use")) << text;
-  EXPECT_TRUE(mentions(text, "1 damaged, which --force removes")) << text;
+  EXPECT_TRUE(mentions(text, "1 damaged or without its run, which --force removes")) << text;
 }
 
 TEST(Gc, DryRunRemovesNothing) {
@@ -98,6 +99,104 @@ TEST(Gc, TheSameAsJson) {
   // At least the data that was reserved.
   EXPECT_GE(freed, store::testing::small_manifest().data_bytes);
   EXPECT_EQ(json.at("freed_bytes"), freed);
+}
+
+// A run folder, and in two directories the store of one of its ranks, with commits of steps 10 and
+// 20 unless told otherwise.
+class GcOfRunsTest : public ::testing::Test {
+ protected:
+  void leave(const std::vector<std::int64_t>& steps) {
+    const auto manifest = store::testing::two_slot_manifest();
+    const auto volume = make_store({first_.path(), second_.path()}, identity_, manifest);
+    store::testing::commit_steps(*volume, manifest, steps);
+    volume->keep();
+  }
+  void point_to(const std::string& run_id) {
+    replace_store_pointer(run_.path(), {run_id, {{"host", {first_.path(), second_.path()}}}});
+  }
+  bool is_kept(const TemporaryFolder& folder) const {
+    return std::filesystem::exists(folder.path(store_file_name(identity_)));
+  }
+
+  const TemporaryFolder run_, first_, second_;
+  const StoreIdentity identity_{new_run_id(), 0, 1, run_.path()};
+  Options options_ = [this] {
+    Options options;
+    options.arguments = {first_.path(), second_.path()};
+    return options;
+  }();
+};
+
+TEST_F(GcOfRunsTest, KeepsWhatARunCanGoOnFrom) {
+  leave({10, 20});
+  point_to(identity_.run_id);
+  for (options_.force = false;; options_.force = true) {
+    const std::string text = output_of(options_);
+    EXPECT_TRUE(is_kept(first_) && is_kept(second_));
+    EXPECT_TRUE(mentions(text, ": kept for resuming, ")) << text;
+    EXPECT_TRUE(
+        mentions(text, "holds step 20 of run " + run_.path() + "; remove that folder to free it"))
+        << text;
+    if (options_.force) break;
+  }
+  EXPECT_EQ(left_over(first_.path()).bytes + left_over(second_.path()).bytes, 0);
+}
+
+TEST_F(GcOfRunsTest, APartIsKeptWithTheFirst) {
+  leave({10});
+  point_to(identity_.run_id);
+  options_.arguments = {second_.path()};
+  EXPECT_TRUE(mentions(output_of(options_), "holds step 10 of run "));
+  std::filesystem::remove(first_.path(store_file_name(identity_)));
+  EXPECT_TRUE(mentions(output_of(options_), "may hold a state of run "));
+  EXPECT_TRUE(is_kept(second_));
+}
+
+TEST_F(GcOfRunsTest, RemovesTheStoreThatAnotherReplaced) {
+  leave({10});
+  point_to(new_run_id());
+  EXPECT_TRUE(mentions(output_of(options_), "has another store now"));
+  EXPECT_FALSE(is_kept(first_) || is_kept(second_));
+}
+
+TEST_F(GcOfRunsTest, RemovesWhatNothingWasCommittedTo) {
+  leave({});
+  point_to(identity_.run_id);
+  output_of(options_);
+  EXPECT_FALSE(is_kept(first_) || is_kept(second_));
+}
+
+TEST_F(GcOfRunsTest, AStateWhoseRunIsGoneNeedsForce) {
+  leave({10});
+  const std::string text = output_of(options_);
+  EXPECT_TRUE(is_kept(first_) && is_kept(second_));
+  EXPECT_TRUE(mentions(text, "2 damaged or without its run, which --force removes")) << text;
+  EXPECT_EQ(left_over(first_.path()).forced, 1);
+  options_.force = true;
+  output_of(options_);
+  EXPECT_FALSE(is_kept(first_) || is_kept(second_));
+}
+
+TEST_F(GcOfRunsTest, KeepsAStateWhoseRunCannotBeLookedAt) {
+  leave({10});
+  std::ofstream(run_.path(kStorePointerFile)) << "{";
+  options_.force = true;
+  EXPECT_TRUE(mentions(output_of(options_), "cannot be looked at: " + run_.path()));
+  EXPECT_TRUE(is_kept(first_) && is_kept(second_));
+}
+
+// As another gc does at the same time.
+TEST_F(GcOfRunsTest, WhatOthersLookAtIsStaleAndStays) {
+  leave({});
+  const auto others = store::find_stores(first_.path());
+  EXPECT_EQ(others.at(0).state, store::StoreState::idle);
+  EXPECT_EQ(left_over(first_.path()).stale, 1);
+  ::testing::internal::CaptureStdout();
+  const auto text = test::error_text<IoError>([&] { run_gc(options_); });
+  EXPECT_TRUE(mentions(::testing::internal::GetCapturedStdout(), ": stale, "));
+  EXPECT_TRUE(mentions(text, first_.path())) << text;
+  EXPECT_TRUE(is_kept(first_));
+  EXPECT_FALSE(is_kept(second_));
 }
 
 TEST(Gc, EndsWithAnErrorWithoutDirectories) {

@@ -81,23 +81,43 @@ inline CommitTable fill_slots(io::Storage& data, const Manifest& manifest,
   return table;
 }
 
+// The log of a store, from its beginning.
+struct NewLog {
+  NewLog(io::Volume& volume, const Manifest& manifest)
+      : header(read_header(volume)),
+        budget("host memory", CommitLog::staging_bytes(manifest)),
+        staging(budget, "staging", CommitLog::staging_bytes(manifest)),
+        log(volume, volume.file(0), header, manifest, staging.span()) {}
+
+  FileHeader header;
+  Budget budget;
+  AlignedBuffer staging;
+  CommitLog log;
+};
+
 // Commits these steps to a new store of two slots, of which they use one in turn, the first slot
 // first. A step's blocks are those of fill_block() for it as a version.
 inline void commit_steps(io::Volume& volume, const Manifest& manifest,
                          const std::vector<std::int64_t>& steps) {
-  const FileHeader header = read_header(volume);
-  const std::int64_t bytes = CommitLog::staging_bytes(manifest);
-  Budget budget("host memory", bytes);
-  const AlignedBuffer staging(budget, "staging", bytes);
-  CommitLog log(volume, volume.file(0), header, manifest, staging.span());
+  NewLog log(volume, manifest);
   std::uint8_t slot = 0;
   for (const std::int64_t step : steps) {
     const CommitTable table =
         fill_slots(volume, manifest, std::vector<std::uint8_t>(manifest.units.size(), slot),
                    static_cast<std::uint64_t>(step));
-    log.write(SuperblockKind::commit, step, {}, &table);
+    log.log.write(SuperblockKind::commit, step, {}, &table);
     slot = 1 - slot;
   }
+}
+
+// What a run without checkpoints leaves that stopped at `step` and died after it had gone on.
+inline void mark_clean_and_started(io::Volume& volume, const Manifest& manifest,
+                                   std::int64_t step) {
+  NewLog log(volume, manifest);
+  const CommitTable table =
+      fill_slots(volume, manifest, std::vector<std::uint8_t>(manifest.units.size()), /*version=*/1);
+  log.log.write(SuperblockKind::clean_mark, step, {}, &table);
+  log.log.write(SuperblockKind::started, step, {}, nullptr);
 }
 
 }  // namespace strata::store::testing

@@ -12,7 +12,7 @@
 #include "offload/store/checksum.h"
 #include "offload/store/store_search.h"
 #include "offload/store/superblock.h"
-#include "tests/offload/store/made_store.h"
+#include "tests/offload/store/filled_store.h"
 #include "tests/support/error_text.h"
 #include "tests/support/temporary_folder.h"
 
@@ -88,13 +88,13 @@ TEST(StoreFiles, DataDoesNotTouchTheMetadata) {
   EXPECT_EQ(file[static_cast<std::size_t>(header.layout().bytes)], '\xEE');
 }
 
-TEST(StoreSearch, TellsLivingFromStaleFromDamaged) {
+TEST(StoreSearch, TellsLivingFromIdleFromDamaged) {
   const TemporaryFolder folder;
   const StoreIdentity living{new_run_id(), 0, 1, "/runs/living"};
-  const StoreIdentity stale{new_run_id(), 0, 1, "/runs/stale"};
+  const StoreIdentity dead{new_run_id(), 0, 1, "/runs/stale"};
   const StoreIdentity damaged{new_run_id(), 3, 4, ""};
   const auto volume = make_store({folder.path()}, living);
-  leave_store({folder.path()}, stale);
+  leave_store({folder.path()}, dead);
   {
     std::fstream file(folder.path(leave_store({folder.path()}, damaged)),
                       std::ios::in | std::ios::out | std::ios::binary);
@@ -110,25 +110,11 @@ TEST(StoreSearch, TellsLivingFromStaleFromDamaged) {
   };
   EXPECT_EQ(find(living).state, StoreState::in_use);
   EXPECT_EQ(find(living).header->run_folder, "/runs/living");
-  EXPECT_EQ(find(stale).state, StoreState::stale);
-  EXPECT_EQ(find(stale).header->run_folder, "/runs/stale");
+  EXPECT_EQ(find(dead).state, StoreState::idle);
+  EXPECT_EQ(find(dead).header->run_folder, "/runs/stale");
   EXPECT_EQ(find(damaged).state, StoreState::damaged);
   EXPECT_FALSE(find(damaged).header);
   EXPECT_TRUE(test::mentions(find(damaged).problem, "checksum"));
-}
-
-TEST(StoreSearch, WhatIsLeftOverIsWhatNobodyUses) {
-  const TemporaryFolder folder;
-  const auto living = make_store({folder.path()}, {new_run_id(), 0, 1, ""});
-  EXPECT_EQ(left_over(folder.path()).bytes, 0);
-  for (int i = 0; i < 2; ++i) leave_store({folder.path()}, {new_run_id(), 0, 1, ""});
-  std::ofstream(folder.path(leave_store({folder.path()}, {new_run_id(), 0, 1, ""})),
-                std::ios::in | std::ios::out | std::ios::binary)
-      << "damaged";
-  const LeftOver left = left_over(folder.path());
-  EXPECT_EQ(left.stale, 2);
-  EXPECT_EQ(left.damaged, 1);
-  EXPECT_GE(left.bytes, 3 * small_manifest().data_bytes);
 }
 
 TEST(StoreSearch, LooksAtFilesOfItsOwnNameOnly) {
@@ -164,7 +150,6 @@ TEST(StoreSearch, AStoreOfAnotherVersionIsKnownAsOne) {
   std::memcpy(header.data() + kHeaderBytes - 8, &sum, sizeof sum);
   std::ofstream(path, std::ios::in | std::ios::out | std::ios::binary) << header;
   EXPECT_EQ(find_stores(folder.path()).at(0).state, StoreState::other_version);
-  EXPECT_EQ(left_over(folder.path()).stale + left_over(folder.path()).damaged, 0);
 }
 
 TEST(StoreFiles, RunFoldersAreAbsoluteAndHarmless) {
@@ -172,6 +157,40 @@ TEST(StoreFiles, RunFoldersAreAbsoluteAndHarmless) {
   const auto volume = make_store({folder.path()}, {new_run_id(), 0, 1, "a\x1b[2J\nb"});
   EXPECT_EQ(find_stores(folder.path()).at(0).header->run_folder,
             std::filesystem::current_path() / "a?[2J?b");
+}
+
+// The superblocks are in the file of the first directory.
+TEST(StoreSearch, TellsWhetherARunCouldGoOn) {
+  const TemporaryFolder first, second;
+  const StoreIdentity identity{new_run_id(), 0, 1, "/runs/one"};
+  const auto volume = make_store({first.path(), second.path()}, identity, two_slot_manifest());
+  volume->keep();
+  const auto holding = [&](const TemporaryFolder& folder) {
+    const auto found = look_at_store(folder.path(store_file_name(identity)));
+    return std::pair(found->holding, found->step);
+  };
+  EXPECT_EQ(holding(first), std::pair(Holding::nothing, std::int64_t{0}));
+  commit_steps(*volume, two_slot_manifest(), {10});
+  EXPECT_EQ(holding(first), std::pair(Holding::state, std::int64_t{10}));
+  commit_steps(*volume, two_slot_manifest(), {10, 20});
+  EXPECT_EQ(holding(first), std::pair(Holding::state, std::int64_t{20}));
+  EXPECT_EQ(holding(second).first, Holding::unknown);
+  std::fstream(first.path(store_file_name(identity)),
+               std::ios::in | std::ios::out | std::ios::binary)
+      .seekp(kHeaderBytes + 100)
+      .put('x');
+  EXPECT_EQ(holding(first).first, Holding::unknown);
+}
+
+// A run without checkpoints that was stopped in mid-step: its older mark counts for nothing.
+TEST(StoreSearch, AStartedMarkHoldsNothing) {
+  const TemporaryFolder folder;
+  const StoreIdentity identity{new_run_id(), 0, 1, "/runs/one"};
+  const Manifest manifest = small_manifest();
+  const auto volume = make_store({folder.path()}, identity);
+  volume->keep();
+  mark_clean_and_started(*volume, manifest, 7);
+  EXPECT_EQ(look_at_store(folder.path(store_file_name(identity)))->holding, Holding::nothing);
 }
 
 TEST(StoreSearch, AMissingDirectoryIsNamed) {
