@@ -1,13 +1,13 @@
 #include "engine/run/run_folder.h"
 
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <system_error>
 #include <utility>
-#include <vector>
 
-#include "engine/options/option_list.h"
-#include "engine/run/text_file.h"
+#include "engine/checkpoint/run_options.h"
+#include "engine/checkpoint/store_pointer.h"
+#include "engine/run/log_cut.h"
+#include "io/plain_file.h"
 #include "kernels/base/error.h"
 
 namespace strata::engine {
@@ -15,14 +15,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A number or boolean where that is what the text says, exactly; otherwise a string.
-nlohmann::ordered_json json_value(const std::string& text) {
-  const auto value = nlohmann::ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
-  const bool is_plain = value.is_number() || value.is_boolean();
-  return is_plain && value.dump() == text ? value : nlohmann::ordered_json(text);
-}
-
-constexpr const char* kOptionsFile = "options.json";
 constexpr const char* kPlanFile = "plan.json";
 constexpr const char* kArithmeticFile = "arithmetic.json";
 constexpr const char* kLogFile = "log.jsonl";
@@ -37,9 +29,26 @@ std::vector<fs::path> missing_directories(fs::path path) {
   return missing;
 }
 
+enum class Content : std::uint8_t { nothing, run, others };
+
+// Before options.json is complete, a run that is killed leaves its lock and the file's beginning.
+Content content_of(const fs::path& folder, std::error_code& error) {
+  if (fs::exists(folder / kRunOptionsFile, error)) return Content::run;
+  const std::string unfinished = kRunOptionsFile + std::string(io::kUnfinishedSuffix);
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    if (name != kRunLockFile && name != unfinished) return Content::others;
+  }
+  return Content::nothing;
+}
+
 }  // namespace
 
-void check_run_folder(const std::string& path) {
+FolderUse folder_use(const Options& options) {
+  return options.resume ? FolderUse::go_on : FolderUse::begin;
+}
+
+void check_run_folder(const std::string& path, FolderUse use) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   if (status.type() == fs::file_type::not_found) return;
@@ -47,58 +56,86 @@ void check_run_folder(const std::string& path) {
     throw_error<ConfigError>("--run {}: {}; choose another", path,
                              error ? error.message() : "is not a directory");
   }
-  const bool is_empty = fs::is_empty(path, error);
+  const Content content = content_of(path, error);
   if (error) throw_error<ConfigError>("--run {}: {}; choose another", path, error.message());
-  if (!is_empty) {
-    throw_error<ConfigError>("--run {}: the folder is not empty; choose another", path);
+  if (content == Content::others) {
+    throw_error<ConfigError>(
+        "--run {}: the folder is not empty, and there is no run in it: {} is missing; choose "
+        "another",
+        path, kRunOptionsFile);
+  }
+  if (content == Content::run && use == FolderUse::begin) {
+    throw_error<ConfigError>(
+        "--run {}: there is a run in this folder; go on with it by --resume, or choose another",
+        path);
   }
 }
 
-RunFolder::RunFolder(std::string path) : path_(std::move(path)) {
-  check_run_folder(path_);
+RunFolder::RunFolder(std::string path, FolderUse use) : path_(std::move(path)) {
+  check_run_folder(path_, use);
+  try {
+    create_directories();
+    lock_.emplace(path_);
+    check_run_folder(path_, use);  // another process may have begun a run before the lock was ours
+  } catch (...) {
+    remove_directories();
+    throw;
+  }
+  has_run_ = fs::exists(path_of(kRunOptionsFile));
+  kept_ = has_run_;
+}
+
+RunFolder::~RunFolder() {
+  if (kept_) return;
+  remove_files();
+  remove_directories();
+}
+
+void RunFolder::create_directories() {
   for (const fs::path& directory : missing_directories(fs::path(path_).lexically_normal())) {
     created_.push_back(directory.string());
   }
   std::error_code error;
   fs::create_directories(path_, error);
-  if (error) {
-    remove_what_is_ours();
-    throw_error<IoError>("create the folder of --run {}: {}", path_, error.message());
+  if (error) throw_error<IoError>("create the folder of --run {}: {}", path_, error.message());
+  for (const std::string& directory : created_) {
+    const std::string parent = fs::path(directory).parent_path().string();
+    io::flush_directory(parent.empty() ? "." : parent);
   }
 }
 
-RunFolder::~RunFolder() {
-  if (!kept_) remove_what_is_ours();
-}
-
-// Other runs may have put theirs beside ours meanwhile: files by name, and only empty directories.
-void RunFolder::remove_what_is_ours() noexcept {
+// The lock last: until then nobody else begins here.
+void RunFolder::remove_files() noexcept {
   std::error_code ignored;
-  for (const char* const name : {kOptionsFile, kPlanFile, kArithmeticFile, kLogFile}) {
-    fs::remove(fs::path(path_) / name, ignored);
+  for (const char* const name :
+       {kRunOptionsFile, kPlanFile, kArithmeticFile, kStorePointerFile, kLogFile}) {
+    fs::remove(path_of(name), ignored);
   }
+  lock_->remove_file();
+}
+
+// Other runs may have put theirs beside ours meanwhile: only empty ones.
+void RunFolder::remove_directories() noexcept {
+  std::error_code ignored;
   for (const std::string& directory : created_) fs::remove(directory, ignored);
 }
 
-std::string RunFolder::log_path() const { return path_ + "/" + kLogFile; }
+std::string RunFolder::path_of(std::string_view name) const {
+  return (fs::path(path_) / name).string();
+}
+
+std::string RunFolder::log_path() const { return path_of(kLogFile); }
 
 void RunFolder::write_options(const Options& options) {
-  nlohmann::ordered_json object;
-  for (const OptionSpec& spec : option_list()) {
-    if (!spec.used_by.contains(CommandKind::train) || spec.of_a_start) continue;
-    object[spec.name] = spec.is_flag ? nlohmann::ordered_json(spec.get(options) == "on")
-                                     : json_value(spec.get(options));
-  }
-  write_file(kOptionsFile,
-             object.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+  io::replace_file(path_of(kRunOptionsFile), run_options_json(options));
 }
 
-void RunFolder::write_plan(std::string_view json) { write_file(kPlanFile, json); }
+void RunFolder::write_plan(std::string_view json) { io::replace_file(path_of(kPlanFile), json); }
 
-void RunFolder::write_arithmetic(std::string_view json) { write_file(kArithmeticFile, json); }
-
-void RunFolder::write_file(const std::string& name, std::string_view text) {
-  TextFile(path_ + "/" + name).write(text);
+void RunFolder::write_arithmetic(std::string_view json) {
+  io::replace_file(path_of(kArithmeticFile), json);
 }
+
+void RunFolder::cut_log(std::int64_t step) { engine::cut_log(log_path(), step); }
 
 }  // namespace strata::engine

@@ -1,41 +1,54 @@
-// RunFolder: the folder that --run names. It holds what the run was (options.json, plan.json,
-// arithmetic.json), what it did (log.jsonl) and, without --nvme, its state.
+// RunFolder: the folder that --run names. It holds what the run was asked for (options.json), what
+// it is (plan.json, arithmetic.json, store.json), what it did (log.jsonl) and, without --nvme, its
+// state.
 //
-//   created ──keep()──▶ kept        (destroyed before keep(): the folder is removed again)
+//   new ───────keep()──▶ kept        (destroyed before keep(): its files are removed again)
+//   gone on with: kept from the start
 //
-// Only its own files and directories that are empty are ever removed.
-// Rank 0 has one, made once everything else is validated, and keeps it at the first finished step,
-// so that a run that fails before leaves nothing behind. It must outlive what writes into the
-// folder.
+// It is locked by this process while the object lives (run_lock.h). Only its own files and
+// directories that are empty are ever removed. Every file is replaced whole and durably. Rank 0 has
+// one, made once everything else is validated, and keeps it at the first finished step, so that a
+// run that fails before leaves nothing behind. It must outlive what writes into the folder.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "engine/checkpoint/run_lock.h"
 #include "engine/options/options.h"
 
 namespace strata::engine {
 
-// Throws ConfigError if `path` is used: anything but missing or an empty directory. Creates
-// nothing.
-void check_run_folder(const std::string& path);
+enum class FolderUse : std::uint8_t {
+  begin,  // of a folder that is missing or empty
+  go_on,  // with the run in it; begins one where there is none
+};
+FolderUse folder_use(const Options& options);  // --resume
+
+// Throws ConfigError if `path` cannot be used so. Creates nothing.
+void check_run_folder(const std::string& path, FolderUse use = FolderUse::begin);
 
 class RunFolder {
  public:
-  // Checks as check_run_folder() does and creates the directory, and missing parents. Throws
-  // ConfigError or IoError.
-  explicit RunFolder(std::string path);
+  // Checks as check_run_folder() does, creates the directory and missing parents, durably, and
+  // locks it. Throws ConfigError, also when another process has locked it, or IoError.
+  explicit RunFolder(std::string path, FolderUse use = FolderUse::begin);
   ~RunFolder();
   RunFolder(const RunFolder&) = delete;
   RunFolder& operator=(const RunFolder&) = delete;
 
-  // options.json: every option of train with its value, readable as a --config file. Throws
-  // IoError.
+  // Whether there is a run in it to go on with.
+  bool has_run() const { return has_run_; }
+
+  // options.json (run_options.h), plan.json, arithmetic.json. Throw IoError.
   void write_options(const Options& options);
-  // plan.json, arithmetic.json. Throw IoError.
   void write_plan(std::string_view json);
   void write_arithmetic(std::string_view json);
+  // See log_cut.h; the run's log is not open yet.
+  void cut_log(std::int64_t step);
 
   void keep() noexcept { kept_ = true; }
 
@@ -43,12 +56,15 @@ class RunFolder {
   std::string log_path() const;
 
  private:
-  void write_file(const std::string& name, std::string_view text);
-
-  void remove_what_is_ours() noexcept;
+  void create_directories();
+  std::string path_of(std::string_view name) const;
+  void remove_files() noexcept;
+  void remove_directories() noexcept;
 
   std::string path_;
   std::vector<std::string> created_;  // directories, deepest first
+  std::optional<RunLock> lock_;
+  bool has_run_ = false;
   bool kept_ = false;
 };
 

@@ -1,12 +1,12 @@
-// The run's folder: refused when used, complete when kept, gone when the run fails before.
+// The run's folder: refused when used, gone on with when asked, of one process at a time, complete
+// when kept, gone when the run fails before.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
+#include <optional>
 
-#include "engine/options/option_list.h"
-#include "engine/options/option_parse.h"
 #include "engine/run/run_folder.h"
 #include "kernels/base/error.h"
 #include "tests/support/error_text.h"
@@ -14,8 +14,6 @@
 
 namespace strata::engine {
 namespace {
-
-const CommandSyntax kTrain{"train", "", CommandKind::train};
 
 using test::contents_of;
 using test::error_text;
@@ -83,31 +81,63 @@ TEST(RunFolder, AKeptFolderStays) {
   EXPECT_EQ(contents_of(folder.path("run/plan.json")), "{\"fits\": true}\n");
 }
 
-TEST(RunFolder, OptionsAreReadBackAsAConfigFile) {
+TEST(RunFolder, AUsedFolderIsGoneOnWithOnlyWhenAsked) {
   const TemporaryFolder folder;
-  Options options;
-  options.model = "gpt2-124m";
-  options.data = "1e5";  // a file name that is also a number
-  options.host_memory = 12345;
-  options.lr = 0.1 + 0.2;
-  options.sample_prompt = "a\n\\b";
-  options.no_decay = {"x.*", "y"};
-  options.recompute = false;
-  options.json = true;
-  RunFolder run(folder.path("run"));
-  run.write_options(options);
-
-  const Options again = parse_options(kTrain, {"--config", run.path() + "/options.json"});
-  const auto json = nlohmann::json::parse(contents_of(run.path() + "/options.json"));
-  for (const OptionSpec& spec : option_list()) {
-    EXPECT_EQ(spec.get(again), spec.get(options)) << spec.name;
-    EXPECT_EQ(json.contains(spec.name),
-              spec.used_by.contains(CommandKind::train) && !spec.of_a_start)
-        << spec.name;
+  const std::string path = folder.path("run");
+  {
+    RunFolder run(path, FolderUse::go_on);  // there is none yet
+    EXPECT_FALSE(run.has_run());
+    run.write_options({});
+    run.keep();
   }
-  EXPECT_TRUE(json.at("lr").is_number());
-  EXPECT_TRUE(json.at("data").is_string());
-  EXPECT_EQ(json.at("json"), true);
+  EXPECT_PRED2(mentions, error_text<ConfigError>([&] { RunFolder run(path, FolderUse::begin); }),
+               "--run " + path + ": there is a run in this folder; go on with it by --resume");
+  EXPECT_NO_THROW(check_run_folder(path, FolderUse::go_on));
+  { EXPECT_TRUE(RunFolder(path, FolderUse::go_on).has_run()); }
+  EXPECT_TRUE(fs::exists(path + "/options.json"));  // though the second run was not kept
+}
+
+TEST(RunFolder, WhatIsNoRunIsNotGoneOnWith) {
+  const TemporaryFolder folder;
+  fs::create_directory(folder.path("other"));
+  std::ofstream(folder.path("other/thesis.tex")) << "text";
+  EXPECT_PRED2(mentions, error_text<ConfigError>([&] {
+                 RunFolder run(folder.path("other"), FolderUse::go_on);
+               }),
+               "no run in it: options.json is missing");
+  EXPECT_FALSE(fs::exists(folder.path("other/lock")));
+}
+
+TEST(RunFolder, WhatAKilledStartLeftIsNoRun) {
+  const TemporaryFolder folder;
+  std::ofstream(folder.path("lock")) << "process 1 on a\n";
+  std::ofstream(folder.path("options.json.new")) << "{\"mo";
+  RunFolder run(folder.path(), FolderUse::begin);
+  EXPECT_FALSE(run.has_run());
+  run.write_options({});
+  EXPECT_FALSE(fs::exists(folder.path("options.json.new")));
+}
+
+TEST(RunFolder, IsOfOneProcessAtATime) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path("run");
+  std::optional<RunFolder> first(std::in_place, path, FolderUse::begin);
+  first->write_options({});
+  first->keep();
+  EXPECT_PRED2(mentions, error_text<ConfigError>([&] { RunFolder run(path, FolderUse::go_on); }),
+               "--run " + path + ": in use by process " + std::to_string(::getpid()) + " on ");
+  EXPECT_TRUE(fs::exists(path + "/options.json"));
+  first.reset();
+  EXPECT_NO_THROW(RunFolder(path, FolderUse::go_on));
+}
+
+TEST(RunFolder, TheLogIsCut) {
+  const TemporaryFolder folder;
+  RunFolder run(folder.path("run"), FolderUse::begin);
+  run.cut_log(3);  // there is none
+  std::ofstream(run.log_path()) << "{\"step\":1}\n{\"step\":2}\n{\"st";
+  run.cut_log(1);
+  EXPECT_EQ(contents_of(run.log_path()), "{\"step\":1}\n");
 }
 
 TEST(RunFolder, AFolderThatCannotBeCreatedIsNamed) {
