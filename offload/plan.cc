@@ -8,8 +8,8 @@
 #include "kernels/device/device.h"
 #include "offload/extent_map.h"
 #include "offload/plan_traffic.h"
+#include "offload/store/commit_log.h"
 #include "offload/store/manifest.h"
-#include "offload/store/superblock.h"
 
 namespace strata::offload {
 
@@ -276,10 +276,13 @@ std::int64_t Plan::checksum_bytes() const {
 
 std::int64_t Plan::checkpoint_staging_bytes() const {
   if (durability == Durability::none) return 0;
-  const store::Manifest manifest =
-      store::make_manifest(*this, std::vector<std::vector<store::Parameter>>(units.size()));
-  return store::commit_table_bytes(manifest) + store::kSuperblockBytes +
-         kCommitBlocks * largest_block_bytes();
+  return commit_metadata_bytes() + kCommitBlocks * largest_block_bytes();
+}
+
+std::int64_t Plan::commit_metadata_bytes() const {
+  if (durability == Durability::none) return 0;
+  return store::CommitLog::staging_bytes(
+      store::make_manifest(*this, std::vector<std::vector<store::Parameter>>(units.size())));
 }
 
 std::int64_t Plan::commit_copy_bytes() const {

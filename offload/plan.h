@@ -127,9 +127,10 @@ struct Plan {
   std::int64_t checksum_bytes() const;
   // Host memory to make state durable from and to fill it through; 0 when nothing outlives the run.
   std::int64_t checkpoint_staging_bytes() const;
-  // What a commit copies to the storage after an update: what lasts, is updated and does not live
-  // there.
+  // What a commit writes, in a durable run: copies of what lasts, is updated and does not live in
+  // the storage; and its table and superblock.
   std::int64_t commit_copy_bytes() const;
+  std::int64_t commit_metadata_bytes() const;
   // Per unit: whether it is gathered into a slot. Weights that live whole on the device are used
   // where they are.
   std::vector<std::uint8_t> gathered_units() const;

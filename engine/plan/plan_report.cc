@@ -123,6 +123,10 @@ std::string plan_table(const RunSetup& setup) {
   if (start_bytes > 0) {
     out += fmt::format("and {} written to NVMe at the start\n", format_bytes(start_bytes));
   }
+  if (plan.commit_copy_bytes() > 0) {
+    out += fmt::format("and {} copied to NVMe by each {}\n", format_bytes(plan.commit_copy_bytes()),
+                       plan.durability == offload::Durability::commits ? "checkpoint" : "stop");
+  }
   return out;
 }
 
@@ -175,6 +179,10 @@ nlohmann::json plan_json(const RunSetup& setup) {
                               {"reduced_bytes", traffic.reduced_bytes}};
   }
   json["start"]["nvme_written_bytes"] = forecast_writes(setup, 0).start_bytes;
+  if (plan.durability == offload::Durability::commits) {
+    json["checkpoint"] = {{"copied_bytes", plan.commit_copy_bytes()},
+                          {"metadata_bytes", plan.commit_metadata_bytes()}};
+  }
   for (const offload::UnitPlan& unit : plan.units) {
     nlohmann::json entry = {
         {"name", unit.name}, {"elements", unit.elements}, {"shard_elements", unit.shard_elements}};

@@ -82,6 +82,13 @@ offload::UpdateTime update_time(const Options& options) {
   return waits_for_norm ? offload::UpdateTime::deferred : offload::UpdateTime::in_backward;
 }
 
+offload::Durability durability(const Options& options) {
+  if (options.run.empty()) return offload::Durability::none;
+  return options.checkpoint_every.value_or(kDefaultCheckpointInterval).never()
+             ? offload::Durability::clean_mark
+             : offload::Durability::commits;
+}
+
 offload::Placement placement(const Options& options) {
   offload::Placement result;
   try {
@@ -119,6 +126,7 @@ offload::PlanInput plan_input(const RunSetup& setup,
   input.world_size = setup.topology.world_size;
   input.dtypes = state_dtypes(options);
   input.update = update_time(options);
+  input.durability = durability(options);
   input.passes = setup.batch.passes();
   input.placement = placement(options);
   input.block_elements = setup.block_elements;

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "engine/options/count_text.h"
 #include "engine/options/endurance.h"
 #include "engine/plan/machine_rates.h"
@@ -16,14 +18,29 @@ using offload::Tier;
 
 namespace {
 
+// A frozen shard is written once, wherever it lives: with the first commit.
 std::int64_t initial_state_bytes(const Plan& plan) {
+  const bool durable = plan.durability != offload::Durability::none;
   std::int64_t bytes = 0;
   for (const offload::UnitPlan& unit : plan.units) {
     for (const StateKind kind : offload::kLastingKinds) {
-      if (unit.tier(kind) == Tier::nvme) bytes += plan.shard_bytes(unit, kind);
+      const bool written = unit.tier(kind) == Tier::nvme || (durable && unit.frozen);
+      if (written) bytes += plan.shard_bytes(unit, kind);
     }
   }
   return bytes;
+}
+
+// ", 2 GiB in each of 12 checkpoints". Nobody knows how many there will be by time.
+std::string commits_text(const WriteForecast& forecast, std::int64_t steps) {
+  if (forecast.commit_bytes == 0) return "";
+  const std::string bytes = format_bytes(forecast.commit_bytes);
+  if (forecast.interval.never()) return fmt::format(", {} at the end", bytes);
+  if (forecast.interval.steps == 0) {
+    return fmt::format(", {} in the last checkpoint and as much in any before it", bytes);
+  }
+  return fmt::format(", {} in each of {}", bytes,
+                     count_text(forecast.commits(steps), "checkpoint"));
 }
 
 // Records that the largest pass of an evaluation stores.
@@ -44,13 +61,20 @@ std::int64_t evaluation_pass_bytes(const RunSetup& setup) {
 
 }  // namespace
 
+std::int64_t WriteForecast::commits(std::int64_t steps) const {
+  if (commit_bytes == 0) return 0;
+  return interval.steps > 0 ? std::max<std::int64_t>(1, ceil_div(steps, interval.steps)) : 1;
+}
+
 WriteForecast forecast_writes(const RunSetup& setup, std::int64_t validation_samples) {
   const BatchLayout& batch = setup.batch;
   const std::int64_t of_rank = ceil_div(validation_samples, batch.world_size);
   const std::int64_t passes = ceil_div(of_rank, batch.pass_micro_batches_max() * batch.micro_batch);
-  const std::int64_t capacity = setup.plan.total_bytes(Tier::nvme);
-  return {initial_state_bytes(setup.plan) + measuring_bytes(capacity),
-          setup.plan.nvme_written_bytes(), passes * evaluation_pass_bytes(setup)};
+  const Plan& plan = setup.plan;
+  return {initial_state_bytes(plan) + measuring_bytes(plan.total_bytes(Tier::nvme)),
+          plan.nvme_written_bytes(), passes * evaluation_pass_bytes(setup),
+          plan.commit_copy_bytes() + plan.commit_metadata_bytes(),
+          setup.options.checkpoint_every.value_or(kDefaultCheckpointInterval)};
 }
 
 std::string forecast_text(const WriteForecast& forecast, std::int64_t steps,
@@ -64,6 +88,7 @@ std::string forecast_text(const WriteForecast& forecast, std::int64_t steps,
     text += fmt::format(", {} in each of {}", format_bytes(forecast.evaluation_bytes),
                         count_text(evaluations, "evaluation"));
   }
+  text += commits_text(forecast, steps);
   for (const DriveLife& drive : drives) {
     if (drive.endurance_bytes == 0) continue;
     text += fmt::format("\n{} of the life of {} ({})",

@@ -10,14 +10,20 @@
 namespace strata::engine {
 
 // Of one rank. Upper bounds: a last, smaller pass is counted as a full one, and so is a skipped
-// step. Without samples, which write where activations are on NVMe.
+// step. Without samples, which write where activations are on NVMe, and without checkpoints by time
+// but for the last.
 struct WriteForecast {
   std::int64_t start_bytes = 0;       // the initial state, and measuring the drives
   std::int64_t step_bytes = 0;        // one step with its update
   std::int64_t evaluation_bytes = 0;  // one evaluation
+  std::int64_t commit_bytes = 0;      // one checkpoint, or the mark of a stop; 0: there is none
+  CheckpointInterval interval;
 
+  // One is at the end.
+  std::int64_t commits(std::int64_t steps) const;
   std::int64_t total_bytes(std::int64_t steps, std::int64_t evaluations) const {
-    return start_bytes + steps * step_bytes + evaluations * evaluation_bytes;
+    return start_bytes + steps * step_bytes + evaluations * evaluation_bytes +
+           commits(steps) * commit_bytes;
   }
 };
 

@@ -186,7 +186,23 @@ std::vector<float> read_master(StateAccess& access, const offload::StateStore& s
   return master;
 }
 
-void write_master(StateAccess& access, const offload::StateStore& store, int unit, int rank,
+namespace {
+
+// Where an update goes to the other slot, the moments that it leaves as they are go with it.
+void carry_moments(StateAccess& access, const offload::StateStore& store, int unit) {
+  if (store.target_slot(unit) == store.live_slot(unit)) return;
+  for (const StateKind kind : {StateKind::moment1, StateKind::moment2}) {
+    if (store.tier(unit, kind) != Tier::nvme) continue;
+    std::vector<std::byte> moment(
+        static_cast<std::size_t>(store.plan().shard_bytes(store.unit(unit), kind)));
+    access.read(unit, kind, 0, moment);
+    access.write(unit, kind, 0, moment);
+  }
+}
+
+}  // namespace
+
+void write_master(StateAccess& access, offload::StateStore& store, int unit, int rank,
                   std::span<const float> master) {
   const offload::UnitPlan& planned = store.unit(unit);
   STRATA_CHECK(master.size() == own_elements(planned, rank));
@@ -195,19 +211,20 @@ void write_master(StateAccess& access, const offload::StateStore& store, int uni
   std::copy(master.begin(), master.end(), padded.begin());
   if (store.plan().dtypes.weights == Dtype::f32) {
     access.write(unit, StateKind::weights, 0, std::as_bytes(std::span(padded)));
-    access.flush();
-    return;
+  } else {
+    std::vector<bf16> weight(shard);
+    std::vector<std::int16_t> remainder(shard);
+    for (std::size_t i = 0; i < shard; ++i) {
+      const SplitMaster split = split_master(padded[i]);
+      weight[i] = split.weight;
+      remainder[i] = split.remainder;
+    }
+    access.write(unit, StateKind::weights, 0, std::as_bytes(std::span(weight)));
+    access.write(unit, StateKind::remainder, 0, std::as_bytes(std::span(remainder)));
   }
-  std::vector<bf16> weight(shard);
-  std::vector<std::int16_t> remainder(shard);
-  for (std::size_t i = 0; i < shard; ++i) {
-    const SplitMaster split = split_master(padded[i]);
-    weight[i] = split.weight;
-    remainder[i] = split.remainder;
-  }
-  access.write(unit, StateKind::weights, 0, std::as_bytes(std::span(weight)));
-  access.write(unit, StateKind::remainder, 0, std::as_bytes(std::span(remainder)));
+  carry_moments(access, store, unit);
   access.flush();
+  store.end_update(unit);
 }
 
 }  // namespace strata::engine

@@ -54,8 +54,8 @@ void initialise_state(StateAccess& access, offload::StateStore& store, WorkerSet
 // The f32 masters of this rank's shard of a unit, without padding.
 std::vector<float> read_master(StateAccess& access, const offload::StateStore& store, int unit,
                                int rank);
-// Replaces them, in working weights and remainders. As many as read_master returns.
-void write_master(StateAccess& access, const offload::StateStore& store, int unit, int rank,
+// Replaces them, in working weights and remainders: an update. As many as read_master returns.
+void write_master(StateAccess& access, offload::StateStore& store, int unit, int rank,
                   std::span<const float> master);
 
 }  // namespace strata::engine
