@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "engine/checkpoint/portable_index.h"
+#include "io/plain_file.h"
 #include "kernels/base/error.h"
 
 namespace strata::engine {
@@ -32,16 +33,6 @@ constexpr const char* kLockFile = ".lock";
 std::string parent_of(const std::string& path) {
   const std::string parent = fs::path(path).parent_path();
   return parent.empty() ? "." : parent;
-}
-
-io::FileDescriptor open_folder(const std::string& path) {
-  io::FileDescriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!folder.is_open()) fail("open", path);
-  return folder;
-}
-
-void flush_folder(const std::string& path) {
-  if (::fsync(open_folder(path).get()) != 0) fail("flush", path);
 }
 
 io::FileDescriptor lock_file(const std::string& folder, int flags) {
@@ -66,7 +57,7 @@ void make_folder(const std::string& path) {
   if (fs::exists(path)) return;
   make_folder(parent_of(path));
   if (::mkdir(path.c_str(), 0777) != 0 && errno != EEXIST) fail("make the folder", path);
-  flush_folder(parent_of(path));
+  io::flush_directory(parent_of(path));
 }
 
 }  // namespace
@@ -96,7 +87,7 @@ std::string PortableFolder::temporary_path(const std::string& path) {
 
 void PortableFolder::publish(ExistingFolder existing) {
   if (::unlink((temporary_path_ + "/" + kLockFile).c_str()) != 0) fail("remove a file of", path_);
-  flush_folder(temporary_path_);
+  io::flush_directory(temporary_path_);
   std::string replaced;
   if (fs::exists(path_)) {
     if (existing == ExistingFolder::refuse) {
@@ -107,21 +98,8 @@ void PortableFolder::publish(ExistingFolder existing) {
   }
   rename_or_fail(temporary_path_, path_);
   published_ = true;
-  flush_folder(parent_of(path_));
+  io::flush_directory(parent_of(path_));
   if (!replaced.empty()) remove_tree(replaced);
-}
-
-void write_durable_file(const std::string& path, std::string_view contents) {
-  const io::FileDescriptor file(
-      ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-  if (!file.is_open()) fail("open", path);
-  while (!contents.empty()) {
-    const ssize_t written = ::write(file.get(), contents.data(), contents.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) fail("write", path);
-    contents.remove_prefix(static_cast<std::size_t>(written));
-  }
-  if (::fsync(file.get()) != 0) fail("flush", path);
 }
 
 void remove_partial_folders(const std::string& directory) {

@@ -47,9 +47,6 @@ class PortableFolder {
 // Removes temporary folders in `directory` that nobody fills any more.
 void remove_partial_folders(const std::string& directory);
 
-// Writes a whole file, durably.
-void write_durable_file(const std::string& path, std::string_view contents);
-
 // "step-00000050": the folder of a step's portable checkpoint.
 std::string step_folder_name(std::int64_t step);
 // Of the folders of steps in `directory`, removes those written first until `keep` are left.

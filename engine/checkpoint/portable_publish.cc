@@ -4,6 +4,7 @@
 #include <span>
 
 #include "engine/checkpoint/portable_copy.h"
+#include "io/plain_file.h"
 #include "kernels/base/error.h"
 
 namespace strata::engine {
@@ -53,7 +54,7 @@ void publish_portable(PortableFolder& folder, const PortableLayout& layout,
                       const std::vector<std::vector<std::uint64_t>>& checksums,
                       ExistingFolder existing) {
   const auto write = [&](const std::string& name, const std::string& contents) {
-    write_durable_file(folder.temporary_path() + "/" + name, contents);
+    io::replace_file(folder.temporary_path() + "/" + name, contents);
   };
   write("config.json", model_config);
   const std::string model_index = layout.model_index();

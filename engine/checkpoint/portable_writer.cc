@@ -8,6 +8,7 @@
 
 #include "engine/checkpoint/portable_files.h"
 #include "engine/checkpoint/portable_publish.h"
+#include "io/plain_file.h"
 #include "kernels/base/bytes.h"
 #include "kernels/base/error.h"
 #include "kernels/base/system_file.h"
@@ -83,8 +84,8 @@ void PortableWriter::copy_own_ranges() {
     files.sync();
   }
   const auto bytes = std::as_bytes(std::span(checksums));
-  write_durable_file(temporary + "/" + checksums_file(options_.rank),
-                     {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  io::replace_file(temporary + "/" + checksums_file(options_.rank),
+                   {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 
 std::vector<std::vector<std::uint64_t>> PortableWriter::collect_checksums() const {

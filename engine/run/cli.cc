@@ -19,6 +19,7 @@
 #include "engine/tools/bench_io_command.h"
 #include "engine/tools/bench_optimizer_command.h"
 #include "engine/tools/doctor_command.h"
+#include "engine/tools/export_command.h"
 #include "engine/tools/gc_command.h"
 #include "kernels/base/error.h"
 #include "kernels/base/suggest.h"
@@ -55,6 +56,10 @@ const Command kCommands[] = {
      [](const Options& options, Ranks& ranks, Clock::time_point) {
        return run_plan(options, ranks);
      }},
+    {{"export", "RUN DIR", CommandKind::export_run},
+     "Write a run's newest checkpoint as a model folder, or to resume from elsewhere",
+     check_export_options,
+     run_on_first_rank<run_export>},
     {{"gc", "DIR...", CommandKind::gc},
      "Reclaim the space of stale stores: of runs that have ended or died",
      check_gc_options,
