@@ -118,6 +118,15 @@ TEST(Superblock, NumbersAreChecked) {
   EXPECT_TRUE(mentions(error([](Superblock& s) { s.kind = SuperblockKind::started; }), "table"));
 }
 
+TEST(Superblock, AStartedMarkHasNoTable) {
+  Superblock superblock = sample();
+  superblock.kind = SuperblockKind::started;
+  superblock.table_bytes = 0;
+  superblock.table_checksum = 0;
+  EXPECT_EQ(at<std::int32_t>(encoded(superblock), 8), 3);
+  EXPECT_EQ(decode_superblock(encoded(superblock), 1)->kind, SuperblockKind::started);
+}
+
 TEST(CommitTable, SurvivesEncodingAndDecoding) {
   for (const Manifest& manifest : {small_manifest(), two_slot_manifest()}) {
     Superblock superblock = sample();
@@ -157,6 +166,21 @@ TEST(CommitTable, OneOfAnotherCommitIsRefused) {
   damaged[60] ^= std::byte{1};
   EXPECT_THROW(decode_commit_table(damaged, superblock, manifest), FormatError);
   EXPECT_THROW(decode_commit_table(std::span(mine).first(100), superblock, manifest), FormatError);
+}
+
+// A unit that is never updated has one slot in any store.
+TEST(CommitTable, ALiveSlotIsOneThatTheUnitHas) {
+  Manifest manifest = two_slot_manifest();
+  Superblock superblock = sample();
+  superblock.table_bytes = commit_table_bytes(manifest);
+  const std::vector<std::byte> bytes = encoded(sample_table(manifest), 7, manifest);
+  superblock.table_checksum = table_checksum(bytes, 7);
+  for (auto& extent : manifest.units[1].extents) {
+    if (extent) extent->slot_offsets.resize(1);
+  }
+  EXPECT_TRUE(
+      mentions(error_text<FormatError>([&] { decode_commit_table(bytes, superblock, manifest); }),
+               "a live slot is 1"));
 }
 
 }  // namespace
