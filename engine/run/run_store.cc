@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <span>
+#include <utility>
 
 #include "kernels/base/error.h"
 
@@ -22,11 +23,22 @@ std::vector<std::vector<store::Parameter>> parameters_of(
   return all;
 }
 
+bool is_durable(const RunSetup& setup) {
+  return setup.plan.durability != offload::Durability::none;
+}
+
+}  // namespace
+
 store::Manifest manifest_of(const RunSetup& setup) {
   return store::make_manifest(setup.plan, parameters_of(setup.units));
 }
 
-}  // namespace
+io::EngineOptions engine_options(const Options& options, const io::EngineChoice& engine) {
+  io::EngineOptions result;
+  result.kind = engine.kind;
+  result.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(options.io_timeout * 1000));
+  return result;
+}
 
 std::vector<io::VolumeDirectory> store_directories(const Options& options) {
   if (!options.nvme.empty()) return io::parse_directories(options.nvme);
@@ -41,7 +53,8 @@ const char* store_option(const Options& options) {
 std::int64_t store_bytes(const RunSetup& setup, std::size_t directories) {
   const std::int64_t data_bytes = setup.plan.total_bytes(offload::Tier::nvme);
   if (data_bytes == 0) return 0;
-  const std::int64_t metadata_bytes = store::store_metadata_bytes(manifest_of(setup));
+  const std::int64_t metadata_bytes =
+      is_durable(setup) ? store::store_metadata_bytes(manifest_of(setup)) : 0;
   return setup.topology.local_world_size *
          (data_bytes + static_cast<std::int64_t>(directories) * metadata_bytes);
 }
@@ -52,25 +65,54 @@ std::string shared_run_id(comm::Communicator& comm) {
   return id;
 }
 
-std::unique_ptr<io::Volume> create_store(const RunSetup& setup, const std::string& run_id,
-                                         const io::EngineChoice& engine, Tracer* tracer) {
+RunStore create_store(const RunSetup& setup, const std::string& run_id,
+                      const io::EngineChoice& engine, Tracer* tracer) {
+  RunStore store;
   const std::int64_t data_bytes = setup.plan.total_bytes(offload::Tier::nvme);
-  if (data_bytes == 0) return nullptr;
-  const store::Manifest manifest = manifest_of(setup);
-  const store::StoreIdentity identity{run_id, setup.topology.rank, setup.topology.world_size,
-                                      setup.options.run};
+  if (data_bytes == 0) return store;
   io::VolumeOptions options;
   options.directories = store_directories(setup.options);
-  options.file_name = store::store_file_name(identity);
   options.capacity_bytes = data_bytes;
-  options.metadata_bytes = store::store_metadata_bytes(manifest);
-  options.engine.kind = engine.kind;
-  options.engine.timeout =
-      std::chrono::milliseconds(static_cast<std::int64_t>(setup.options.io_timeout * 1000));
-  std::unique_ptr<io::Volume> volume = io::create_volume(options, tracer);
-  store::write_header(*volume, identity, manifest);
-  volume->publish();
-  return volume;
+  options.engine = engine_options(setup.options, engine);
+  if (!is_durable(setup)) {
+    store.volume = io::create_volume(options, tracer);
+    return store;
+  }
+  const store::StoreIdentity identity{run_id, setup.topology.rank, setup.topology.world_size,
+                                      setup.options.run};
+  store.manifest = manifest_of(setup);
+  options.file_name = store::store_file_name(identity);
+  options.metadata_bytes = store::store_metadata_bytes(store.manifest);
+  store.volume = io::create_volume(options, tracer);
+  store.header = store::write_header(*store.volume, identity, store.manifest);
+  store.volume->publish();
+  return store;
+}
+
+RunStore described_store(std::unique_ptr<io::Volume> volume, const RunSetup& setup) {
+  RunStore store;
+  store.volume = std::move(volume);
+  store.header = store::read_header(*store.volume);
+  store.manifest = manifest_of(setup);
+  store.is_new = false;
+  return store;
+}
+
+std::unique_ptr<io::Volume> scratch_beside(const io::Volume& volume, std::int64_t bytes,
+                                           const io::EngineOptions& engine) {
+  io::VolumeOptions options;
+  for (int d = 0; d < volume.devices(); ++d) {
+    // As the store's stripes are dealt, so that nothing is measured for it.
+    options.directories.push_back(
+        {volume.device_path(d), static_cast<double>(volume.share(d).weight)});
+  }
+  options.capacity_bytes = bytes;
+  options.engine = engine;
+  try {
+    return io::create_volume(options, nullptr);
+  } catch (const ConfigError&) {
+    return nullptr;
+  }
 }
 
 }  // namespace strata::engine

@@ -1,7 +1,9 @@
 #include "engine/run/session.h"
 
-#include "engine/run/ranks.h"
-#include "engine/run/run_store.h"
+#include <algorithm>
+#include <string>
+
+#include "engine/step/agreement.h"
 #include "kernels/base/error.h"
 
 namespace strata::engine {
@@ -16,8 +18,8 @@ io::EngineChoice engine_for(const RunSetup& setup) {
 }
 
 // The directories may have filled up since they were checked.
-std::unique_ptr<io::Volume> make_store(const RunSetup& setup, const std::string& run_id,
-                                       const io::EngineChoice& engine, Tracer* tracer) {
+RunStore make_store(const RunSetup& setup, const std::string& run_id,
+                    const io::EngineChoice& engine, Tracer* tracer) {
   try {
     return create_store(setup, run_id, engine, tracer);
   } catch (const ConfigError& e) {
@@ -27,7 +29,14 @@ std::unique_ptr<io::Volume> make_store(const RunSetup& setup, const std::string&
 
 }  // namespace
 
-Session::Session(const RunSetup& setup, comm::Communicator& comm, FailureLatch& failure)
+RunStore make_new_store(const RunSetup& setup, comm::Communicator& comm,
+                        const io::EngineChoice& engine, Tracer* tracer) {
+  return agree(comm,
+               [&, id = shared_run_id(comm)] { return make_store(setup, id, engine, tracer); });
+}
+
+Session::Session(const RunSetup& setup, comm::Communicator& comm, FailureLatch& failure,
+                 const OpenStore& open_store)
     : comm_(comm),
       failure_(failure),
       tracer_(setup.options.trace.empty() ? nullptr : std::make_unique<Tracer>(kTraceSpansMax)),
@@ -35,23 +44,26 @@ Session::Session(const RunSetup& setup, comm::Communicator& comm, FailureLatch& 
       host_budget_("host memory", setup.plan.host_memory_bytes),
       device_({setup.plan.device_memory_bytes, -1}, host_budget_, workers_, failure, tracer_.get()),
       engine_choice_(agree(comm, [&] { return engine_for(setup); })),
-      volume_(agree(comm, [&, id = shared_run_id(comm)] {
-        return make_store(setup, id, engine_choice_, tracer_.get());
-      })) {
+      store_(open_store ? open_store(engine_choice_, tracer_.get())
+                        : make_new_store(setup, comm, engine_choice_, tracer_.get())) {
   const Dtype arithmetic = setup.options.matmul_dtype == "f32" ? Dtype::f32 : setup.shape.precision;
   ops::attach_cpu_ops(device_, setup.isa, setup.op_limits, arithmetic, {});
-  rates_ = measure_machine(setup, device_, volume_.get(), comm);
+  measure(setup);
 }
 
-std::vector<std::string> Session::store_files() const {
-  std::vector<std::string> paths;
-  if (volume_ == nullptr) return paths;
-  for (int d = 0; d < volume_->devices(); ++d) paths.push_back(volume_->file(d).device_path(0));
-  return paths;
+// A store that holds a run's state is not for measuring the drives on.
+void Session::measure(const RunSetup& setup) {
+  std::unique_ptr<io::Volume> scratch;
+  if (volume() != nullptr && !store_.is_new) {
+    const std::int64_t capacity = volume()->capacity_bytes();
+    scratch = scratch_beside(*volume(), std::min(capacity, measuring_bytes(capacity)),
+                             engine_options(setup.options, engine_choice_));
+  }
+  rates_ = measure_machine(setup, device_, store_.is_new ? volume() : scratch.get(), comm_);
 }
 
 TrainerParts Session::trainer_parts() {
-  return {device_, workers_, comm_, failure_, volume_.get(), tracer_.get()};
+  return {device_, workers_, comm_, failure_, volume(), tracer_.get()};
 }
 
 }  // namespace strata::engine

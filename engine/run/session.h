@@ -2,12 +2,12 @@
 // set up and taken down. Everything that a Trainer runs on.
 #pragma once
 
+#include <functional>
 #include <memory>
-#include <string>
-#include <vector>
 
 #include "engine/plan/machine_rates.h"
 #include "engine/plan/run_setup.h"
+#include "engine/run/run_store.h"
 #include "engine/step/trainer.h"
 #include "io/volume.h"
 #include "kernels/base/budget.h"
@@ -19,24 +19,33 @@
 
 namespace strata::engine {
 
+// A new store for this rank, under a name that is new. Collective.
+RunStore make_new_store(const RunSetup& setup, comm::Communicator& comm,
+                        const io::EngineChoice& engine, Tracer* tracer);
+
 class Session {
  public:
-  // `failure` and `comm` must outlive the session. Makes the run's store, which is deleted with the
-  // session; measures the machine and settles the arithmetic, the same on all ranks.
-  Session(const RunSetup& setup, comm::Communicator& comm, FailureLatch& failure);
+  // Opens or makes the store of this rank; collective, with its own agreement.
+  using OpenStore = std::function<RunStore(const io::EngineChoice&, Tracer*)>;
+
+  // `failure` and `comm` must outlive the session. Measures the machine and settles the arithmetic,
+  // the same on all ranks. Without `open_store` it makes a new store.
+  Session(const RunSetup& setup, comm::Communicator& comm, FailureLatch& failure,
+          const OpenStore& open_store = {});
 
   TrainerParts trainer_parts();
   const MachineRates& rates() const { return rates_; }
   CpuDevice& device() { return device_; }
-  // Null when the plan keeps nothing on NVMe.
-  io::Volume* volume() { return volume_.get(); }
-  // The paths of its files.
-  std::vector<std::string> store_files() const;
+  // Null when nothing is ever on NVMe.
+  io::Volume* volume() { return store_.volume.get(); }
+  RunStore& store() { return store_; }
   // Which I/O engine carries its transfers, and why.
   const io::EngineChoice& engine_choice() const { return engine_choice_; }
   Tracer* tracer() { return tracer_.get(); }
 
  private:
+  void measure(const RunSetup& setup);
+
   comm::Communicator& comm_;
   FailureLatch& failure_;
   std::unique_ptr<Tracer> tracer_;
@@ -44,7 +53,7 @@ class Session {
   Budget host_budget_;
   CpuDevice device_;
   io::EngineChoice engine_choice_;
-  std::unique_ptr<io::Volume> volume_;
+  RunStore store_;
   MachineRates rates_;
 };
 

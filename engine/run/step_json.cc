@@ -102,6 +102,7 @@ void append_json_line(LineBuffer& line, const StepRecord& record) {
   object.field("host_peak_bytes", record.host_peak_bytes);
   object.field("nvme_read_bytes", of_step(record.nvme_read_bytes));
   object.field("nvme_written_bytes", of_step(record.nvme_written_bytes));
+  object.field("committed_step", record.committed_step);
   if (record.nvme_sums != nullptr) {
     object.field("nvme_by_kind", record.nvme_sums->kinds);
     object.field("nvme_by_device", std::span(record.nvme_sums->devices));

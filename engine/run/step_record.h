@@ -32,8 +32,9 @@ struct StepRecord {
   std::int64_t host_peak_bytes = 0;
   std::int64_t nvme_read_bytes = 0;  // of this step
   std::int64_t nvme_written_bytes = 0;
-  const NvmeSums* nvme_sums = nullptr;  // null: not known
-  bool skipped = false;                 // non-finite gradients, --on-nonfinite skip
+  const NvmeSums* nvme_sums = nullptr;         // null: not known
+  std::optional<std::int64_t> committed_step;  // the newest on all ranks, when the step ended
+  bool skipped = false;                        // non-finite gradients, --on-nonfinite skip
 };
 
 }  // namespace strata::engine

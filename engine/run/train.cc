@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "engine/checkpoint/store_pointer.h"
 #include "engine/data/training_data.h"
 #include "engine/options/count_text.h"
 #include "engine/options/json_text.h"
@@ -14,17 +16,19 @@
 #include "engine/options/option_list.h"
 #include "engine/plan/plan_report.h"
 #include "engine/plan/run_setup.h"
+#include "engine/run/durable_run.h"
 #include "engine/run/error_report.h"
-#include "engine/run/interrupt_watch.h"
 #include "engine/run/nvme_ledger.h"
 #include "engine/run/progress.h"
 #include "engine/run/run_folder.h"
 #include "engine/run/run_length.h"
 #include "engine/run/run_log.h"
 #include "engine/run/session.h"
+#include "engine/run/stop_watch.h"
 #include "engine/run/storage_check.h"
 #include "engine/run/text_file.h"
 #include "engine/run/training_run.h"
+#include "engine/step/agreement.h"
 #include "engine/step/trainer.h"
 #include "kernels/base/bytes.h"
 #include "kernels/base/error.h"
@@ -61,13 +65,20 @@ void check_outputs(const Options& options, const comm::Communicator& comm) {
   if (!options.run.empty()) check_run_folder(options.run);
 }
 
+// Whether the run of this folder has a store.
+bool goes_on(const Options& options) {
+  return options.resume &&
+         std::filesystem::exists(std::filesystem::path(options.run) / kStorePointerFile);
+}
+
 Prepared prepare(const Options& options, const comm::Communicator& comm) {
   Prepared prepared;
   prepared.setup = make_run_setup(options, comm.topology(), comm.staging_bytes());
   prepared.data =
       open_training_data(options, prepared.setup.model.vocabulary, prepared.setup.batch.seq_len);
   learning_rates(options, step_count(prepared.setup, prepared.data));  // refuses a long --warmup
-  prepared.nvme = check_storage(prepared.setup);
+  // One that goes on has its space, or finds out what it needs when it has seen its store.
+  if (!goes_on(options)) prepared.nvme = check_storage(prepared.setup);
   check_outputs(options, comm);
   return prepared;
 }
@@ -103,7 +114,27 @@ std::string data_text(const TrainingData& data) {
   return text;
 }
 
-void print_start(const Prepared& prepared, Session& session, const std::string& binding) {
+// What outlives the run, and what it goes on from.
+std::string durable_text(const RunSetup& setup, const DurableRun* durable) {
+  if (durable == nullptr) return "";
+  std::string text;
+  if (const std::string origin = durable->origin_text(); !origin.empty()) {
+    text = fmt::format("goes on from {}\n", origin);
+  }
+  if (setup.plan.durability == offload::Durability::clean_mark) {
+    return text +
+           "no checkpoints (--checkpoint-every 0): only a run that stops between steps goes on";
+  }
+  const CheckpointInterval every =
+      setup.options.checkpoint_every.value_or(kDefaultCheckpointInterval);
+  return text + fmt::format("a checkpoint every {} and at the end, in {}",
+                            every.steps > 0 ? count_text(every.steps, "step")
+                                            : fmt::format("{} s", every.seconds),
+                            setup.options.run);
+}
+
+void print_start(const Prepared& prepared, Session& session, const std::string& binding,
+                 const DurableRun* durable) {
   const RunSetup& setup = prepared.setup;
   const TrainingData& data = prepared.data;
   std::string text = run_description(setup);
@@ -118,6 +149,7 @@ void print_start(const Prepared& prepared, Session& session, const std::string& 
   text += labelled("binding", binding);
   text += labelled("writes", NvmeLedger(setup, data, session.volume()).forecast_text());
   text += labelled("left over", left_stores_text(prepared.nvme.directories));
+  text += labelled("durable", durable_text(setup, durable));
   text += labelled("options", options_summary(setup.options));
   fmt::print("{}\n{}\n", text, plan_table(setup));
   std::fflush(stdout);
@@ -138,58 +170,106 @@ std::vector<std::string> log_paths(const Options& options, const RunFolder* fold
   return paths;
 }
 
+// What a run does that others may see, and what it learns of them.
+struct RunFrame {
+  std::optional<RunFolder> folder;  // rank 0's
+  std::optional<RunLog> log;
+  std::optional<Progress> progress;
+
+  RunOutput output() {
+    return {progress ? &*progress : nullptr, log ? &*log : nullptr, folder ? &*folder : nullptr};
+  }
+};
+
+StopRules stop_rules(const RunSetup& setup, RunFrame& frame) {
+  StopRules rules{setup.plan.durability,
+                  setup.options.run,
+                  std::chrono::duration<double>(setup.options.stop_within),
+                  {}};
+  if (setup.topology.rank == 0) {
+    rules.say = [&frame](std::string_view text) {
+      if (frame.progress) frame.progress->note(text);
+    };
+  }
+  return rules;
+}
+
+// What rank 0 shows and keeps, once the machine is set up.
+void open_outputs(const Prepared& prepared, Session& session, const std::string& binding,
+                  const DurableRun* durable, RunFrame& frame) {
+  const RunSetup& setup = prepared.setup;
+  const Options& options = setup.options;
+  if (frame.folder) {
+    frame.folder->write_arithmetic(json_text(arithmetic_json(setup, session.rates())));
+  }
+  frame.log.emplace(log_paths(options, frame.folder ? &*frame.folder : nullptr));
+  if (!options.json) print_start(prepared, session, binding, durable);
+  frame.progress.emplace(
+      STDOUT_FILENO, progress_style(STDOUT_FILENO, options.json, setup.topology.world_size),
+      step_count(setup, prepared.data), setup.plan.total_bytes(offload::Tier::nvme));
+  const std::string left = left_stores_text(prepared.nvme.directories);
+  if (options.json && !left.empty()) frame.progress->note(left);
+}
+
+RunEnd train(const Prepared& prepared, Session& session, Ranks& ranks, DurableRun* durable,
+             StopWatch& stop, StepRequests& requests, RunFrame& frame,
+             std::chrono::steady_clock::time_point started) {
+  TrainerParts parts = session.trainer_parts();
+  parts.requests = &requests;
+  if (durable != nullptr) parts.filler = durable->filler(parts.workers);
+  Trainer trainer(prepared.setup, parts);
+  if (durable != nullptr) {
+    durable->begin(trainer, session, ranks.failure, [&] {
+      if (frame.log) frame.log->sync();
+    });
+  }
+  if (frame.progress && !prepared.setup.options.json) print_storage(session);
+  return TrainingRun(prepared.setup, prepared.data, session, trainer, started,
+                     {stop, requests, durable}, frame.output())
+      .run();
+}
+
 }  // namespace
 
 int run_train(const Options& options, Ranks& ranks, std::chrono::steady_clock::time_point started) {
   comm::Communicator& comm = ranks.comm;
   const Prepared prepared = agree(comm, [&] { return prepare(options, comm); });
   require_same(comm, shared_settings(options, prepared.data));
-  const bool speaks = comm.rank() == 0;
-  std::optional<RunFolder> folder;
+  const RunSetup& setup = prepared.setup;
+  RunFrame frame;
   agree(comm, [&] {  // afterwards the folder exists for every rank
-    if (!speaks || options.run.empty()) return;
-    folder.emplace(options.run);
-    folder->write_options(options);
-    folder->write_plan(json_text(plan_json(prepared.setup)));
+    if (comm.rank() != 0 || options.run.empty()) return;
+    frame.folder.emplace(options.run);
+    frame.folder->write_options(options);
+    frame.folder->write_plan(json_text(plan_json(setup)));
   });
-  InterruptWatch interrupts(ranks.failure);
+  StepRequests requests{0};
+  StopWatch stop(stop_rules(setup, frame), requests, ranks.failure);
   // A rank that shares its host keeps to its cores, so that its memory is next to them.
-  if (comm.topology().local_world_size > 1) stay_on(prepared.setup.cpus);
+  if (comm.topology().local_world_size > 1) stay_on(setup.cpus);
   spread_memory();
-  Session session(prepared.setup, comm, ranks.failure);
-  interrupts.delete_on_signal(session.store_files());
-  std::optional<RunLog> log;
-  std::optional<Progress> progress;
-  if (speaks) {
-    if (folder)
-      folder->write_arithmetic(json_text(arithmetic_json(prepared.setup, session.rates())));
-    log.emplace(log_paths(options, folder ? &*folder : nullptr));
-    if (!options.json) print_start(prepared, session, ranks.binding);
-    progress.emplace(STDOUT_FILENO, progress_style(STDOUT_FILENO, options.json, comm.world_size()),
-                     step_count(prepared.setup, prepared.data),
-                     prepared.setup.plan.total_bytes(offload::Tier::nvme));
-    const std::string left = left_stores_text(prepared.nvme.directories);
-    if (options.json && !left.empty()) progress->note(left);
-  }
-  const auto run = [&] {
-    Trainer trainer(prepared.setup, session.trainer_parts());
-    if (speaks && !options.json) print_storage(session);
-    TrainingRun(
-        prepared.setup, prepared.data, session, trainer, started,
-        {progress ? &*progress : nullptr, log ? &*log : nullptr, folder ? &*folder : nullptr})
-        .run();
-  };
+  std::optional<DurableRun> durable;
+  if (!options.run.empty()) durable.emplace(setup, comm);
+  Session session(setup, comm, ranks.failure, [&](const io::EngineChoice& engine, Tracer* tracer) {
+    return durable ? durable->open_store(engine, tracer)
+                   : make_new_store(setup, comm, engine, tracer);
+  });
+  DurableRun* const its_durable = durable ? &*durable : nullptr;
+  agree(comm, [&] {
+    if (comm.rank() == 0) open_outputs(prepared, session, ranks.binding, its_durable, frame);
+  });
+  RunEnd end = RunEnd::complete;
   try {
-    run();
+    end = train(prepared, session, ranks, its_durable, stop, requests, frame, started);
   } catch (const std::exception& error) {
     // Now, because the session ends with a file deleted: on a drive that hangs, never.
-    progress.reset();
+    frame.progress.reset();
     report(error, comm.world_size() > 1 ? comm.rank() : -1);
     throw ReportedFailure(error, exit_code_of(error));
   }
   if (session.tracer() != nullptr) session.tracer()->write(trace_path(options, comm), comm.rank());
   comm.barrier();
-  return 0;
+  return end == RunEnd::complete ? 0 : kExitResumable;
 }
 
 }  // namespace strata::engine

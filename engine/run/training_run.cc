@@ -2,17 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "engine/options/count_text.h"
-#include "engine/options/json_text.h"
 #include "engine/run/run_length.h"
-#include "kernels/base/bytes.h"
 #include "kernels/base/error.h"
-#include "kernels/base/machine.h"
 
 namespace strata::engine {
 
@@ -20,11 +15,6 @@ namespace {
 
 double seconds_since(TrainingRun::Clock::time_point begin) {
   return std::chrono::duration<double>(TrainingRun::Clock::now() - begin).count();
-}
-
-// Without the sign of a NaN, which says nothing.
-std::string loss_text(double loss) {
-  return std::isnan(loss) ? "nan" : fmt::format("{:.4f}", loss);
 }
 
 }  // namespace
@@ -35,36 +25,60 @@ LrSchedule learning_rates(const Options& options, std::int64_t steps) {
 }
 
 TrainingRun::TrainingRun(const RunSetup& setup, const TrainingData& data, Session& session,
-                         Trainer& trainer, Clock::time_point started, RunOutput output)
+                         Trainer& trainer, Clock::time_point started, RunControl control,
+                         RunOutput output)
     : setup_(setup),
       data_(data),
       session_(session),
       trainer_(trainer),
       started_(started),
+      control_(control),
       output_(output),
       steps_(step_count(setup, data)),
+      first_step_(control.durable == nullptr ? 1 : control.durable->step() + 1),
       schedule_(learning_rates(setup.options, steps_)),
+      checkpoints_(setup.options.checkpoint_every.value_or(kDefaultCheckpointInterval),
+                   Clock::now()),
       order_(data.train_samples, setup.options.seed),
       bound_(step_bound(setup, session.rates())),
       sampler_(trainer, setup.model.vocabulary, setup.batch.seq_len, setup.options.seed),
-      ledger_(setup, data, session.volume()) {}
+      ledger_(setup, data, session.volume()) {
+  summary_.steps = steps_;
+  summary_.first_step = first_step_;
+  summary_.of_rank_0 = setup.topology.world_size > 1;
+  summary_.nvme_held_bytes = setup.plan.total_bytes(offload::Tier::nvme);
+  if (control_.durable != nullptr) trainer_.hold_updates_at(*this);
+}
 
-void TrainingRun::run() {
-  if (data_.validation != nullptr) show_start();
+RunEnd TrainingRun::run() {
+  if (first_step_ > steps_) {
+    note(fmt::format("nothing is left to train: the run has all its {}",
+                     count_text(steps_, "step")));
+    return RunEnd::complete;
+  }
+  if (data_.validation != nullptr && first_step_ == 1) show_start();
   try {
-    for (std::int64_t step = 1; step <= steps_; ++step) train_step(step);
+    for (std::int64_t step = first_step_; step <= steps_; ++step) {
+      const std::uint32_t requests = train_step(step);
+      if ((requests & kStopRequest) != 0 && step < steps_) {
+        stop(step);
+        return RunEnd::stopped;
+      }
+      commit_if_due(step, requests);
+    }
     finish();
   } catch (...) {
     // What the last step did, though its update was not completed.
     if (waiting_ && output_.log != nullptr) output_.log->write(*waiting_);
     throw;
   }
+  return RunEnd::complete;
 }
 
 void TrainingRun::show_start() {
-  first_val_loss_ = last_val_loss_ = evaluate();
+  summary_.val_loss_first = summary_.val_loss_last = evaluate();
   StepRecord start;
-  start.val_loss = first_val_loss_;
+  start.val_loss = summary_.val_loss_first;
   start.bound_s = bound_.seconds();
   start.device_peak_bytes = session_.device().device_budget().peak_bytes();
   start.host_peak_bytes = session_.device().host_budget().peak_bytes();
@@ -73,15 +87,21 @@ void TrainingRun::show_start() {
   if (output_.log != nullptr) output_.log->write(start);
 }
 
-void TrainingRun::train_step(std::int64_t step) {
+std::uint32_t TrainingRun::train_step(std::int64_t step) {
   const Clock::time_point begin = Clock::now();
+  control_.stop.step_begins(step);
+  if (setup_.topology.rank == 0 && checkpoints_.is_time(begin)) {
+    control_.requests.fetch_or(kCheckpointTimeDue);
+  }
   const bool with_update =
       setup_.plan.update == offload::UpdateTime::in_backward || trainer_.update_pending();
   const std::int64_t position = (step - 1) * setup_.batch.global_batch;
   const StepResult result = trainer_.step(*data_.train, order_, position, schedule_.at(step));
+  control_.stop.step_ended();
   log_waiting();
   // The bound is that of a step with an update in it, which a deferred run's first step has not.
   after_step(step, result, seconds_since(begin), with_update ? bound_.seconds() : 0);
+  return result.requests;
 }
 
 void TrainingRun::after_step(std::int64_t step, const StepResult& result, double step_s,
@@ -103,28 +123,74 @@ void TrainingRun::after_step(std::int64_t step, const StepResult& result, double
   record.nvme_read_bytes = result.traffic.read_bytes;
   record.nvme_written_bytes = result.traffic.written_bytes;
   record.skipped = result.skipped;
-  if (step == 1) first_loss_ = result.loss;
-  if (step > 1) trained_s_ += step_s;
-  last_loss_ = result.loss;
-  skipped_ += result.skipped ? 1 : 0;
-  if (evaluates(setup_, data_, step)) record.val_loss = last_val_loss_ = evaluate();
+  record.committed_step = summary_.committed_step;
+  if (step == first_step_) summary_.loss_first = result.loss;
+  if (step > first_step_) summary_.trained_s += step_s;
+  summary_.loss_last = result.loss;
+  summary_.skipped += result.skipped ? 1 : 0;
+  if (evaluates(setup_, data_, step)) record.val_loss = summary_.val_loss_last = evaluate();
   record.nvme_sums = ledger_.update(trainer_.state_traffic());
   if (output_.progress != nullptr) output_.progress->show(record);
   waiting_ = record;
   if (!trainer_.update_pending()) log_waiting();
   if (output_.folder != nullptr) output_.folder->keep();
+  if (control_.durable != nullptr) session_.volume()->keep();
   const std::int64_t every = setup_.options.sample_every;
-  if (every > 0 && step % every == 0 && step != steps_) sample();
+  if (every > 0 && step % every == 0 && step != steps_) sample(step);
+}
+
+// What a run goes on with after a step.
+store::Snapshot TrainingRun::snapshot(std::int64_t step) const {
+  store::Snapshot snapshot;
+  snapshot.data_position = step * setup_.batch.global_batch;
+  snapshot.schedule_step = step;
+  snapshot.optimizer_step = trainer_.progress().updates;
+  snapshot.skipped_in_a_row = trainer_.progress().skipped_in_a_row;
+  return snapshot;
+}
+
+void TrainingRun::commit_if_due(std::int64_t step, std::uint32_t requests) {
+  if (control_.durable == nullptr || step == steps_) return;  // the end commits
+  switch (checkpoints_.after_step(step, requests)) {
+    case CheckpointSchedule::Answer::no:
+      return;
+    case CheckpointSchedule::Answer::postponed:
+      note(fmt::format("the commit of step {} waits for the portable checkpoint of step {}", step,
+                       summary_.committed_step.value_or(0)));
+      return;
+    case CheckpointSchedule::Answer::commit:
+      break;
+  }
+  checkpoints_.committed(Clock::now());
+  committer().want(step, snapshot(step));
+  if (!trainer_.update_pending()) committer().updates_applied();
+}
+
+void TrainingRun::updates_applied() {
+  log_waiting();
+  committer().updates_applied();
+}
+
+void TrainingRun::updates_may_start() {
+  committer().updates_may_start();
+  const auto committed = committer().committed_step();
+  if (!committed || committed == summary_.committed_step) return;
+  summary_.committed_step = committed;
+  control_.stop.committed(*committed);
 }
 
 double TrainingRun::evaluate() {
   return trainer_.evaluate(*data_.validation, evaluation_sequences(setup_, data_));
 }
 
-void TrainingRun::sample() {
+void TrainingRun::sample(std::int64_t step) {
   const std::string text =
-      sampler_.draw(setup_.options.sample_prompt, setup_.options.sample_tokens);
-  if (output_.progress != nullptr) output_.progress->note(fmt::format("sample: {}", text));
+      sampler_.draw(setup_.options.sample_prompt, setup_.options.sample_tokens, step);
+  note(fmt::format("sample: {}", text));
+}
+
+void TrainingRun::note(const std::string& text) {
+  if (output_.progress != nullptr) output_.progress->note(text);
 }
 
 // The line of a step is written once its update is, with the bytes that took.
@@ -140,85 +206,32 @@ void TrainingRun::log_waiting() {
   waiting_.reset();
 }
 
+// At the end of a step, because somebody wants it.
+void TrainingRun::stop(std::int64_t step) {
+  control_.stop.run_ends();
+  control_.durable->commit_now(trainer_, step, snapshot(step));
+  note(control_.stop.stopped_text(step));
+}
+
 void TrainingRun::finish() {
+  control_.stop.run_ends();
   trainer_.drain();
   log_waiting();
-  if (setup_.options.sample_tokens > 0) sample();
+  if (control_.durable != nullptr) {
+    control_.durable->commit_now(trainer_, steps_, snapshot(steps_));
+    summary_.committed_step = committer().committed_step();
+  }
+  if (setup_.options.sample_tokens > 0) sample(steps_);
   ledger_.update(trainer_.state_traffic());
-  if (output_.progress != nullptr) {
-    output_.progress->result(setup_.options.json ? summary_json() : summary_text());
-  }
-}
-
-io::StorageTraffic TrainingRun::nvme_traffic() const {
-  return session_.volume() != nullptr ? session_.volume()->traffic() : io::StorageTraffic{};
-}
-
-// 0 where no step but the first was trained.
-double TrainingRun::mean_step_s() const {
-  return steps_ > 1 ? trained_s_ / static_cast<double>(steps_ - 1) : 0.0;
-}
-
-std::string TrainingRun::summary_json() const {
-  Budget& device = session_.device().device_budget();
-  Budget& host = session_.device().host_budget();
-  const io::StorageTraffic nvme = nvme_traffic();
-  const auto number = [](std::optional<double> x) {
-    return x ? nlohmann::json(*x) : nlohmann::json();
-  };
-  return json_text({{"steps", steps_},
-                    {"skipped_steps", skipped_},
-                    {"loss_first", first_loss_},
-                    {"loss_last", last_loss_},
-                    {"val_loss_first", number(first_val_loss_)},
-                    {"val_loss_last", number(last_val_loss_)},
-                    {"device_peak_bytes", device.peak_bytes()},
-                    {"device_budget_bytes", device.capacity_bytes()},
-                    {"host_peak_bytes", host.peak_bytes()},
-                    {"host_budget_bytes", host.capacity_bytes()},
-                    {"resident_peak_bytes", peak_resident_bytes()},
-                    {"nvme_read_bytes", nvme.read_bytes},
-                    {"nvme_written_bytes", nvme.written_bytes},
-                    {"nvme", ledger_.summary_json(seconds_since(started_))},
-                    {"mean_step_s", mean_step_s()},
-                    {"bound_s", bound_.seconds()},
-                    {"wall_s", seconds_since(started_)}},
-                   -1);
-}
-
-std::string TrainingRun::summary_text() const {
-  Budget& device = session_.device().device_budget();
-  Budget& host = session_.device().host_budget();
-  const io::StorageTraffic nvme = nvme_traffic();
-  const char* const whose = setup_.topology.world_size > 1 ? " (rank 0)" : "";
-  std::string losses = fmt::format("{} -> {}", loss_text(first_loss_), loss_text(last_loss_));
-  if (first_val_loss_) {
-    losses += fmt::format(", validation {} -> {}", loss_text(*first_val_loss_),
-                          loss_text(*last_val_loss_));
-  }
-  losses += " nats per token";
-  if (skipped_ > 0) losses += fmt::format("; {} skipped", count_text(skipped_, "step"));
-  std::string step = fmt::format("bound {:.1f} ms", bound_.seconds() * 1e3);
-  if (mean_step_s() > 0) {
-    step = fmt::format("{:.1f} ms on average, {:.0f}% of bound ({:.1f} ms, set by {})",
-                       mean_step_s() * 1e3, 100 * bound_.seconds() / mean_step_s(),
-                       bound_.seconds() * 1e3, bound_.limit());
-  }
-  return fmt::format(
-      "\nsummary\n"
-      "  loss             {}\n"
-      "  device memory    {} peak of {} budget{}\n"
-      "  host memory      {} peak of {} budget{}; process {} resident at most\n"
-      "  NVMe             {} held; {} read and {} written, start and evaluation included{}\n"
-      "{}"
-      "  step             {}\n"
-      "  time             {:.0f} s from the start for {}, evaluation and samples",
-      losses, format_bytes(device.peak_bytes()), format_bytes(device.capacity_bytes()), whose,
-      format_bytes(host.peak_bytes()), format_bytes(host.capacity_bytes()), whose,
-      format_bytes(peak_resident_bytes()),
-      format_bytes(setup_.plan.total_bytes(offload::Tier::nvme)), format_bytes(nvme.read_bytes),
-      format_bytes(nvme.written_bytes), whose, ledger_.summary_text(seconds_since(started_)), step,
-      seconds_since(started_), count_text(steps_, "step"));
+  if (output_.progress == nullptr) return;
+  summary_.wall_s = seconds_since(started_);
+  if (session_.volume() != nullptr) summary_.nvme = session_.volume()->traffic();
+  const Budget& device = session_.device().device_budget();
+  const Budget& host = session_.device().host_budget();
+  output_.progress->result(
+      setup_.options.json
+          ? summary_json(summary_, device, host, bound_, ledger_.summary_json(summary_.wall_s))
+          : summary_text(summary_, device, host, bound_, ledger_.summary_text(summary_.wall_s)));
 }
 
 }  // namespace strata::engine

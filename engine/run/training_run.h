@@ -1,5 +1,5 @@
-// TrainingRun: the loop over steps as a user sees it: learning rate, evaluation, samples, progress,
-// log, summary. All ranks run it; rank 0 alone prints and writes.
+// TrainingRun: the loop over steps as a user sees it: learning rate, evaluation, samples, commits,
+// progress, log, summary. All ranks run it; rank 0 alone prints and writes.
 #pragma once
 
 #include <chrono>
@@ -10,15 +10,20 @@
 #include "engine/data/training_data.h"
 #include "engine/plan/bound.h"
 #include "engine/plan/run_setup.h"
+#include "engine/run/checkpoint_schedule.h"
+#include "engine/run/durable_run.h"
 #include "engine/run/nvme_ledger.h"
 #include "engine/run/progress.h"
 #include "engine/run/run_folder.h"
 #include "engine/run/run_log.h"
+#include "engine/run/run_summary.h"
 #include "engine/run/session.h"
 #include "engine/run/step_record.h"
+#include "engine/run/stop_watch.h"
 #include "engine/step/lr_schedule.h"
 #include "engine/step/sampler.h"
 #include "engine/step/trainer.h"
+#include "engine/step/update_gate.h"
 
 namespace strata::engine {
 
@@ -29,53 +34,67 @@ struct RunOutput {
   RunFolder* folder = nullptr;
 };
 
+// What ends a run early, and what lets it go on.
+struct RunControl {
+  StopWatch& stop;
+  StepRequests& requests;  // of this rank
+  DurableRun* durable;     // null: nothing outlives the run
+};
+
+enum class RunEnd : std::uint8_t { complete, stopped };
+
 // The learning rate of each of `steps` steps. Throws ConfigError when --warmup is longer than that.
 LrSchedule learning_rates(const Options& options, std::int64_t steps);
 
-class TrainingRun {
+class TrainingRun final : private UpdateGate {
  public:
   using Clock = std::chrono::steady_clock;
 
   // `started`: when the program did, for the summary.
   TrainingRun(const RunSetup& setup, const TrainingData& data, Session& session, Trainer& trainer,
-              Clock::time_point started, RunOutput output);
+              Clock::time_point started, RunControl control, RunOutput output);
 
-  void run();
-
-  // One of run()'s steps, counted from 1, for whoever wants to look between them.
-  void train_step(std::int64_t step);
+  // The steps that are left.
+  RunEnd run();
 
  private:
+  // The log has every step of a commit, so the line of a step goes before it.
+  void updates_applied() override;
+  bool holds_updates() const override { return committer().holds_updates(); }
+  void before_updates() override { committer().before_updates(); }
+  void updates_may_start() override;
+  Committer& committer() const { return control_.durable->committer(); }
+
+  // What all ranks are asked.
+  std::uint32_t train_step(std::int64_t step);
   void after_step(std::int64_t step, const StepResult& result, double step_s, double bound_s);
+  void commit_if_due(std::int64_t step, std::uint32_t requests);
+  store::Snapshot snapshot(std::int64_t step) const;
   void show_start();
   double evaluate();
-  void sample();
+  void sample(std::int64_t step);
   void log_waiting();
+  void stop(std::int64_t step);
   void finish();
-  io::StorageTraffic nvme_traffic() const;
-  double mean_step_s() const;
-  std::string summary_text() const;
-  std::string summary_json() const;
+  void note(const std::string& text);
 
   const RunSetup& setup_;
   const TrainingData& data_;
   Session& session_;
   Trainer& trainer_;
   Clock::time_point started_;
+  RunControl control_;
   RunOutput output_;
   std::int64_t steps_;
+  std::int64_t first_step_;
   LrSchedule schedule_;
+  CheckpointSchedule checkpoints_;
   SampleOrder order_;
   StepBound bound_;
   Sampler sampler_;
   NvmeLedger ledger_;
   std::optional<StepRecord> waiting_;  // its update is not complete yet
-  std::optional<double> first_val_loss_;
-  std::optional<double> last_val_loss_;
-  double first_loss_ = 0;
-  double last_loss_ = 0;
-  double trained_s_ = 0;  // without the first step, which warms up
-  std::int64_t skipped_ = 0;
+  RunSummary summary_;
 };
 
 }  // namespace strata::engine

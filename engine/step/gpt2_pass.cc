@@ -41,12 +41,15 @@ Gpt2Pass::Gpt2Pass(const Gpt2Shape& shape, std::vector<models::UnitSpec> units,
           device.allocate("head statistics", shape.micro_batches_max * head_rows_bytes(shape))),
       workspace_(device.allocate("compute workspace", workspace_bytes(shape))) {}
 
-void Gpt2Pass::train(std::span<const MicroBatch> batches, PassOrder order, float scale,
-                     double* loss_sum, offload::PendingUpdates* updates) {
+void Gpt2Pass::forward(std::span<const MicroBatch> batches, double* loss_sum,
+                       offload::PendingUpdates* updates) {
   begin(WalkKind::training, batches, updates);
   embed(batches);
   blocks_forward(batches, WalkKind::training);
   head_forward(batches, loss_sum);
+}
+
+void Gpt2Pass::backward(std::span<const MicroBatch> batches, PassOrder order, float scale) {
   head_backward(batches, order, scale);
   blocks_backward(batches, order);
   embed_backward(batches, order);

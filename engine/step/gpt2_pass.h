@@ -40,10 +40,13 @@ class Gpt2Pass {
            Device& device, Stream& compute, offload::WeightStreamer& weights,
            offload::ActivationStore& activations, offload::GradientSink& gradients);
 
-  // Forward and backward. *loss_sum (device, f64) += the loss of every target token; gradients are
-  // those of scale × that sum. `updates` are applied as units are first leased.
-  void train(std::span<const MicroBatch> batches, PassOrder order, float scale, double* loss_sum,
-             offload::PendingUpdates* updates);
+  // The two halves of training on the same batches. *loss_sum (device, f64) += the loss of every
+  // target token. `updates` are applied as units are first leased: when forward() returns, all have
+  // been.
+  void forward(std::span<const MicroBatch> batches, double* loss_sum,
+               offload::PendingUpdates* updates);
+  // Gradients are those of scale × the sum of these batches' losses.
+  void backward(std::span<const MicroBatch> batches, PassOrder order, float scale);
 
   // Forward only.
   void evaluate(std::span<const MicroBatch> batches, double* loss_sum,

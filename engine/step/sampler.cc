@@ -9,7 +9,7 @@ namespace strata::engine {
 
 Sampler::Sampler(Trainer& trainer, std::int64_t vocabulary, std::int64_t seq_len,
                  std::uint64_t seed)
-    : trainer_(trainer), vocabulary_(vocabulary), seq_len_(seq_len), random_{seed} {}
+    : trainer_(trainer), vocabulary_(vocabulary), seq_len_(seq_len), seed_(seed) {}
 
 double Sampler::uniform() { return static_cast<double>(random_() >> 11) * 0x1p-53; }
 
@@ -35,7 +35,8 @@ std::int32_t Sampler::pick(std::span<const float> logits) {
   return candidates_[kept - 1].second;
 }
 
-std::string Sampler::draw(const std::string& prompt, std::int64_t count) {
+std::string Sampler::draw(const std::string& prompt, std::int64_t count, std::int64_t step) {
+  random_.state = SplitMix64::finish(seed_ ^ SplitMix64::finish(static_cast<std::uint64_t>(step)));
   const bool bytes = vocabulary_ == models::kByteVocabulary;
   std::vector<std::int32_t> tokens;
   if (bytes) {

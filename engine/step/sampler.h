@@ -23,7 +23,8 @@ class Sampler {
 
   // `count` tokens after `prompt` (text; byte-level models only, otherwise the sample starts from
   // token 0). Bytes that are not printable are shown as '.', ids as numbers.
-  std::string draw(const std::string& prompt, std::int64_t count);
+  // The draws depend on the seed and on `step`, not on earlier samples.
+  std::string draw(const std::string& prompt, std::int64_t count, std::int64_t step);
 
  private:
   std::int32_t pick(std::span<const float> logits);
@@ -31,6 +32,7 @@ class Sampler {
   Trainer& trainer_;
   std::int64_t vocabulary_;
   std::int64_t seq_len_;
+  std::uint64_t seed_;
   SplitMix64 random_;
   std::vector<std::pair<float, std::int32_t>> candidates_;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <exception>
+#include <utility>
 
 #include "kernels/base/bytes.h"
 #include "kernels/base/error.h"
@@ -54,10 +55,16 @@ Trainer::Trainer(const RunSetup& setup, const TrainerParts& parts)
       results_(parts.device.allocate(kResultsTag, results_bytes(setup.model))),
       host_results_(parts.device.allocate_pinned(kResultsTag, results_bytes(setup.model))),
       access_(store_, parts.device, optimizer_.scratch()),
+      checkpoint_staging_(parts.device.allocate_pinned(offload::kCheckpointStagingTag,
+                                                       setup.plan.checkpoint_staging_bytes())),
       gathered_(static_cast<std::size_t>(setup.topology.world_size)),
       padded_tokens_(static_cast<std::size_t>(setup.batch.seq_len)) {
-  initialise_state(access_, store_, parts.workers, setup.units, setup.options.seed,
-                   setup.topology.rank);
+  if (parts.filler != nullptr) {
+    parts.filler->fill(store_, access_, checkpoint_staging());
+  } else {
+    initialise_state(access_, store_, parts.workers, setup.units, setup.options.seed,
+                     setup.topology.rank);
+  }
   settle();
 }
 
@@ -89,7 +96,11 @@ StepResult Trainer::step(const TokenSource& data, const SampleOrder& order, std:
   StepResult result;
   result.traffic = settle();
 
-  const Totals total = sum_over_ranks({loss_sum, norm.square_sum, norm.finite ? 1.0 : 0.0});
+  if (deferred() && gate_ != nullptr) gate_->before_updates();
+  const Totals total =
+      sum_over_ranks({loss_sum, norm.square_sum, norm.finite ? 1.0 : 0.0, take_requests()});
+  if (deferred() && gate_ != nullptr) gate_->updates_may_start();
+  result.requests = total.requests;
   result.loss = total.loss_sum / static_cast<double>(setup_.batch.tokens_per_step());
   result.grad_norm = std::sqrt(total.square_sum);
   const bool finite = total.finite == setup_.topology.world_size && std::isfinite(result.loss) &&
@@ -98,18 +109,19 @@ StepResult Trainer::step(const TokenSource& data, const SampleOrder& order, std:
     throw_error<TrainingError>(
         "the loss is {} and the gradient norm {} after {} updates; lower --lr, or go on past such "
         "steps with --on-nonfinite skip",
-        std::abs(result.loss), std::abs(result.grad_norm), updates_);  // a NaN may have a sign
+        std::abs(result.loss), std::abs(result.grad_norm),
+        progress_.updates);  // a NaN may have a sign
   }
   result.skipped = !finite;
   if (result.skipped) {
-    if (++skipped_in_a_row_ == kSkippedInARowMax) {
+    if (++progress_.skipped_in_a_row == kSkippedInARowMax) {
       throw_error<TrainingError>(
           "{} steps in a row had a loss or gradient that is not finite; lower --lr",
           kSkippedInARowMax);
     }
     return result;
   }
-  skipped_in_a_row_ = 0;
+  progress_.skipped_in_a_row = 0;
   if (deferred()) {
     const double clip = setup_.options.clip_norm;
     // As torch.nn.utils.clip_grad_norm_ does.
@@ -117,7 +129,7 @@ StepResult Trainer::step(const TokenSource& data, const SampleOrder& order, std:
     optimizer_.begin_step(step_settings(scale), learning_rate);
     update_uncharged_ = true;
   }
-  ++updates_;
+  ++progress_.updates;
   return result;
 }
 
@@ -131,12 +143,9 @@ io::StorageTraffic Trainer::settle() {
   io::StorageTraffic moved{now.read_bytes - settled_.read_bytes,
                            now.written_bytes - settled_.written_bytes};
   settled_ = now;
-  if (update_uncharged_ && !optimizer_.any_pending()) {
-    deferred_update_traffic_ = optimizer_.update_traffic();
-    moved.read_bytes -= deferred_update_traffic_.read_bytes;
-    moved.written_bytes -= deferred_update_traffic_.written_bytes;
-    update_uncharged_ = false;
-  }
+  const io::StorageTraffic elsewhere = std::exchange(charged_elsewhere_, {});
+  moved.read_bytes -= elsewhere.read_bytes;
+  moved.written_bytes -= elsewhere.written_bytes;
   return moved;
 }
 
@@ -148,9 +157,37 @@ void Trainer::run_passes(std::span<const MicroBatch> batches) {
   for (int p = 0; p < passes; ++p) {
     const std::size_t first = std::min(static_cast<std::size_t>(p) * size, batches.size());
     const std::size_t count = std::min(size, batches.size() - first);
-    pass_.train(batches.subspan(first, count), {p == 0, p + 1 == passes}, scale, loss_sum,
-                pending_updates());
+    const auto pass = batches.subspan(first, count);
+    pass_.forward(pass, loss_sum, pending_updates());
+    updates_applied();
+    if (p == 0 && !deferred()) wait_for_gate_in_step();
+    pass_.backward(pass, {p == 0, p + 1 == passes}, scale);
   }
+}
+
+// For updates in backward, which begin within the step.
+void Trainer::wait_for_gate_in_step() {
+  if (gate_ == nullptr || !gate_->holds_updates()) return;
+  gate_->before_updates();
+  parts_.comm.barrier();
+  gate_->updates_may_start();
+}
+
+// Called where they may have been.
+void Trainer::updates_applied() {
+  if (optimizer_.any_pending()) return;
+  if (update_uncharged_) {
+    deferred_update_traffic_ = optimizer_.update_traffic();
+    update_uncharged_ = false;
+    charged_elsewhere_ = deferred_update_traffic_;
+  }
+  if (gate_ != nullptr) gate_->updates_applied();
+}
+
+// Those that one commit answers are taken; the others stay.
+std::uint32_t Trainer::take_requests() {
+  constexpr std::uint32_t kAnswered = kCommitRequest | kCheckpointTimeDue;
+  return parts_.requests == nullptr ? 0 : parts_.requests->fetch_and(~kAnswered);
 }
 
 offload::PendingUpdates* Trainer::pending_updates() {
@@ -167,7 +204,7 @@ optim::StepSettings Trainer::step_settings(double gradient_scale) const {
   settings.beta2 = static_cast<float>(options.beta2);
   settings.epsilon = static_cast<float>(options.eps);
   settings.gradient_scale = static_cast<float>(gradient_scale);
-  settings.step = updates_ + 1;
+  settings.step = progress_.updates + 1;
   settings.seed = options.seed;
   return settings;
 }
@@ -184,11 +221,12 @@ double Trainer::read_loss_sum() {
 Trainer::Totals Trainer::sum_over_ranks(const Totals& mine) {
   parts_.comm.all_gather_host(std::as_bytes(std::span(&mine, 1)),
                               std::as_writable_bytes(std::span(gathered_)));
-  Totals total{0, 0, 0};
+  Totals total{};
   for (const Totals& each : gathered_) {
     total.loss_sum += each.loss_sum;
     total.square_sum += each.square_sum;
     total.finite += each.finite;
+    total.requests |= each.requests;
   }
   return total;
 }
@@ -209,8 +247,9 @@ double Trainer::evaluate(const TokenSource& data, std::int64_t sequences) {
     pass_.evaluate(batches, loss_sum, pending_updates());
     compute_->synchronize();
   }
+  updates_applied();
   settle();
-  const Totals total = sum_over_ranks({read_loss_sum(), 0, 0});
+  const Totals total = sum_over_ranks({read_loss_sum(), 0, 0, 0});
   return total.loss_sum / static_cast<double>(sequences * setup_.batch.seq_len);
 }
 
@@ -227,12 +266,14 @@ std::span<const float> Trainer::next_logits(std::span<const std::int32_t> tokens
   std::byte* const host = host_results_.data() + Device::kAlignmentBytes;
   compute_->copy(host, logits, bytes);
   compute_->synchronize();
+  updates_applied();
   settle();
   return {reinterpret_cast<const float*>(host), static_cast<std::size_t>(setup_.model.vocabulary)};
 }
 
 void Trainer::drain() {
   if (optimizer_.any_pending()) pass_.gather_all(&optimizer_);
+  updates_applied();
   settle();
 }
 

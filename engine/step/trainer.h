@@ -6,6 +6,8 @@
 //   step k:  forward (each unit's update of step k-1 just before its first use) ▸ backward ▸ norm
 //   after:   every unit is pending until its next use, an evaluation, a sample or drain()
 //
+// In a durable run an UpdateGate hears when updates have been applied, and holds the next ones.
+//
 // All ranks call the same functions in the same order. Thread contract: one thread.
 #pragma once
 
@@ -20,7 +22,9 @@
 #include "engine/step/gpt2_pass.h"
 #include "engine/step/gradient_store.h"
 #include "engine/step/state_access.h"
+#include "engine/step/state_filler.h"
 #include "engine/step/streaming_optimizer.h"
+#include "engine/step/update_gate.h"
 #include "io/storage.h"
 #include "kernels/base/failure_latch.h"
 #include "kernels/base/trace.h"
@@ -31,7 +35,8 @@
 namespace strata::engine {
 
 // What the trainer runs on; all must outlive it. `storage` may be null when the plan has no NVMe
-// bytes, `tracer` when nothing is traced. Ops are attached to the device.
+// bytes, `tracer` when nothing is traced, `requests` when nobody asks. Ops are attached to the
+// device.
 struct TrainerParts {
   Device& device;
   WorkerSet& workers;
@@ -39,21 +44,35 @@ struct TrainerParts {
   FailureLatch& failure;
   io::Storage* storage;
   Tracer* tracer;
+  StateFiller* filler = nullptr;  // null: initial values; used by the constructor only
+  StepRequests* requests = nullptr;
 };
 
 struct StepResult {
-  double loss = 0;       // mean over the step's target tokens, all ranks
-  double grad_norm = 0;  // global, before clipping
-  bool skipped = false;  // --on-nonfinite skip
+  double loss = 0;             // mean over the step's target tokens, all ranks
+  double grad_norm = 0;        // global, before clipping
+  bool skipped = false;        // --on-nonfinite skip
+  std::uint32_t requests = 0;  // of all ranks: StepRequest
   // NVMe bytes of the step itself, without an update that is still pending.
   io::StorageTraffic traffic;
 };
 
 class Trainer {
  public:
-  // Reserves everything and writes the initial state to its tiers.
+  // Reserves everything and fills the state on its tiers.
   Trainer(const RunSetup& setup, const TrainerParts& parts);
   ~Trainer();
+
+  // From here on. All ranks have one, or none has; it must outlive the last step.
+  void hold_updates_at(UpdateGate& gate) { gate_ = &gate; }
+
+  // What a run goes on from, and with, after a step: the optimizer's part of a snapshot.
+  struct Progress {
+    std::int64_t updates = 0;  // the optimizer's steps: without those skipped
+    std::int64_t skipped_in_a_row = 0;
+  };
+  const Progress& progress() const { return progress_; }
+  void go_on_from(const Progress& progress) { progress_ = progress; }
 
   // Trains on sequences [position, position + global batch) of `order`.
   StepResult step(const TokenSource& data, const SampleOrder& order, std::int64_t position,
@@ -77,6 +96,10 @@ class Trainer {
   // has.
   bool update_pending() const { return optimizer_.any_pending(); }
   io::StorageTraffic update_traffic() const { return deferred_update_traffic_; }
+  // The state itself, and the plan's checkpoint staging (empty without a run folder): for whoever
+  // makes it durable.
+  offload::StateStore& state() { return store_; }
+  AlignedSpan checkpoint_staging() const { return checkpoint_staging_.span(); }
   // NVMe bytes by kind of state, since construction.
   offload::KindTraffic state_traffic() const { return store_.traffic(); }
 
@@ -85,8 +108,12 @@ class Trainer {
     double loss_sum;
     double square_sum;
     double finite;
+    std::uint32_t requests;
   };
   Totals sum_over_ranks(const Totals& mine);
+  std::uint32_t take_requests();
+  void wait_for_gate_in_step();
+  void updates_applied();
   io::StorageTraffic settle();
   optim::StepSettings step_settings(double gradient_scale) const;
   double read_loss_sum();
@@ -110,13 +137,15 @@ class Trainer {
   DeviceBuffer results_;  // loss sum f64 | logits (V) f32
   PinnedBuffer host_results_;
   StateAccess access_;
+  PinnedBuffer checkpoint_staging_;
   std::vector<Totals> gathered_;  // of every rank
   std::vector<std::int32_t> padded_tokens_;
-  std::int64_t updates_ = 0;  // the optimizer's steps: without those skipped
-  std::int64_t skipped_in_a_row_ = 0;
+  UpdateGate* gate_ = nullptr;
+  Progress progress_;
   io::StorageTraffic settled_;  // of the storage, when it was last idle
   io::StorageTraffic deferred_update_traffic_;
   bool update_uncharged_ = false;
+  io::StorageTraffic charged_elsewhere_;  // of what settle() finds: a deferred update's
 };
 
 }  // namespace strata::engine

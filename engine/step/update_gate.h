@@ -21,6 +21,8 @@ class UpdateGate {
   // Every update so far has been applied and its writes submitted. None follows before
   // updates_may_start().
   virtual void updates_applied() = 0;
+  // Whether updates have to wait for something, the same on all ranks.
+  virtual bool holds_updates() const = 0;
   // Blocks until what earlier commits need is durable on this rank. Throws the commit's failure.
   virtual void before_updates() = 0;
   // Every rank has come through before_updates().

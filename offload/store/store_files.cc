@@ -12,7 +12,6 @@
 #include "io/transfer.h"
 #include "kernels/base/bytes.h"
 #include "kernels/base/error.h"
-#include "offload/store/file_header.h"
 #include "offload/store/superblock.h"
 
 namespace strata::store {
@@ -71,7 +70,8 @@ std::int64_t store_metadata_bytes(const Manifest& manifest) {
       .bytes;
 }
 
-void write_header(io::Volume& volume, const StoreIdentity& identity, const Manifest& manifest) {
+FileHeader write_header(io::Volume& volume, const StoreIdentity& identity,
+                        const Manifest& manifest) {
   const std::string text = encode(manifest);
   FileHeader header = make_header(volume, identity, manifest, text);
   const std::int64_t manifest_at = header.layout().manifest;
@@ -91,6 +91,17 @@ void write_header(io::Volume& volume, const StoreIdentity& identity, const Manif
     volume.file(d).flush(group);
     group.wait();
   }
+  header.directory = 0;
+  return header;
+}
+
+FileHeader read_header(io::Volume& volume) {
+  Budget budget("store header", kHeaderBytes);
+  const AlignedBuffer buffer(budget, "header", kHeaderBytes);
+  io::IoGroup group;
+  volume.file(0).read(0, buffer.span(), group);
+  group.wait();
+  return decode_header({buffer.data(), static_cast<std::size_t>(kHeaderBytes)});
 }
 
 }  // namespace strata::store

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "io/volume.h"
+#include "offload/store/file_header.h"
 #include "offload/store/manifest.h"
 
 namespace strata::store {
@@ -27,7 +28,12 @@ std::string store_file_name(const StoreIdentity& identity);
 std::int64_t store_metadata_bytes(const Manifest& manifest);
 
 // Writes header and manifest to every file of a volume that was made with the two above. Before
-// anything else is written. Throws IoError, or ConfigError for too many directories.
-void write_header(io::Volume& volume, const StoreIdentity& identity, const Manifest& manifest);
+// anything else is written. Returns the header of directory 0. Throws IoError, or ConfigError for
+// too many directories.
+FileHeader write_header(io::Volume& volume, const StoreIdentity& identity,
+                        const Manifest& manifest);
+
+// The header of directory 0 of a volume that has one. Throws IoError, FormatError.
+FileHeader read_header(io::Volume& volume);
 
 }  // namespace strata::store

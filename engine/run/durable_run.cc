@@ -1,0 +1,135 @@
+#include "engine/run/durable_run.h"
+
+#include <unistd.h>
+
+#include <climits>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
+
+#include "engine/checkpoint/store_pointer.h"
+#include "engine/step/agreement.h"
+#include "engine/step/shared_text.h"
+#include "kernels/base/error.h"
+
+namespace strata::engine {
+
+namespace {
+
+std::string host_name() {
+  char name[HOST_NAME_MAX + 1] = {};
+  return ::gethostname(name, HOST_NAME_MAX) == 0 ? name : "";
+}
+
+std::vector<std::string> absolute_directories(const Options& options) {
+  std::vector<std::string> paths;
+  for (const io::VolumeDirectory& directory : store_directories(options)) {
+    paths.push_back(std::filesystem::absolute(directory.path).lexically_normal());
+  }
+  return paths;
+}
+
+}  // namespace
+
+DurableRun::DurableRun(const RunSetup& setup, comm::Communicator& comm)
+    : setup_(setup), comm_(comm) {
+  const std::string& folder = setup.options.run;
+  const std::string text = broadcast_text(
+      comm, agree(comm, [&] {
+        const auto pointer = comm.rank() == 0 ? read_store_pointer(folder) : std::nullopt;
+        return pointer ? text_of(*pointer) : std::string();
+      }));
+  if (!text.empty()) pointer_ = parse_store_pointer(text, folder);
+}
+
+DurableRun::~DurableRun() = default;
+
+RunStore DurableRun::open_store(const io::EngineChoice& engine, Tracer* tracer) {
+  if (pointer_) {
+    const std::vector<std::string> directories = absolute_directories(setup_.options);
+    stored_ = std::make_unique<StoredRun>(
+        *pointer_,
+        StoredRunOptions{directories, engine_options(setup_.options, engine),
+                         setup_.options.resume_step},
+        comm_);
+    if (!stored_->commit()) {
+      abandon_store_without_commit();
+    } else {
+      snapshot_ = stored_->commit()->snapshot;
+      in_place_ = stored_->fits(manifest_of(setup_), directories);
+      if (in_place_) return described_store(stored_->take_volume(), setup_);
+      stored_->free_dead_slots();
+    }
+  }
+  return make_new_store(setup_, comm_, engine, tracer);
+}
+
+// The pointer first: a store that nothing points to is nobody's.
+void DurableRun::abandon_store_without_commit() {
+  agree(comm_, [&] {
+    if (comm_.rank() == 0) remove_store_pointer(setup_.options.run);
+  });
+  stored_->remove();
+  stored_.reset();
+}
+
+StateFiller* DurableRun::filler(WorkerSet& workers) {
+  if (stored_ != nullptr) filler_ = stored_->filler(workers);
+  return filler_.get();
+}
+
+void DurableRun::begin(Trainer& trainer, Session& session, FailureLatch& failure,
+                       std::function<void()> before_superblock) {
+  RunStore& store = session.store();
+  const AlignedSpan staging = trainer.checkpoint_staging();
+  const std::int64_t log_bytes = store::CommitLog::staging_bytes(store.manifest);
+  log_ = std::make_unique<store::CommitLog>(*store.volume, store.volume->file(0), store.header,
+                                            store.manifest, staging.sub(0, log_bytes));
+  log_->continue_after(in_place_ ? &*stored_->commit() : nullptr);
+  std::optional<std::int64_t> committed;
+  if (in_place_) committed = stored_->commit()->step;
+  committer_ = std::make_unique<Committer>(
+      CommitterParts{trainer.state(), *log_, store.manifest, session.device(), failure,
+                     session.tracer(), std::move(before_superblock)},
+      staging.sub(log_bytes, staging.bytes() - log_bytes), committed);
+  trainer.go_on_from({snapshot_.optimizer_step, snapshot_.skipped_in_a_row});
+  if (!in_place_) {
+    if (stored_ != nullptr) commit_now(trainer, stored_->commit()->step, snapshot_);
+    point_to(store);
+    if (stored_ != nullptr) stored_->remove();
+  }
+  stored_.reset();
+  filler_.reset();
+}
+
+void DurableRun::point_to(const RunStore& store) {
+  const nlohmann::json mine = {{"host", host_name()},
+                               {"directories", absolute_directories(setup_.options)}};
+  StorePointer pointer{store::format_run_id(store.header.run_id), {}};
+  for (const std::string& text : gather_texts(comm_, mine.dump())) {
+    const auto json = nlohmann::json::parse(text);
+    pointer.ranks.push_back({json["host"], json["directories"]});
+  }
+  agree(comm_, [&] {
+    if (comm_.rank() == 0) replace_store_pointer(setup_.options.run, pointer);
+  });
+}
+
+void DurableRun::commit_now(Trainer& trainer, std::int64_t step, const store::Snapshot& snapshot) {
+  trainer.drain();
+  if (committer_->committed_step() == step) return;
+  committer_->want(step, snapshot);
+  committer_->updates_applied();
+  committer_->before_updates();
+  comm_.barrier();
+  committer_->updates_may_start();
+}
+
+std::string DurableRun::origin_text() const {
+  if (!stored_) return "";
+  return fmt::format("step {}, {}", stored_->commit()->step,
+                     in_place_ ? "in the store that it has" : "into a new store");
+}
+
+}  // namespace strata::engine

@@ -1,0 +1,96 @@
+#include "engine/run/run_summary.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "engine/options/count_text.h"
+#include "engine/options/json_text.h"
+#include "kernels/base/bytes.h"
+#include "kernels/base/machine.h"
+
+namespace strata::engine {
+
+namespace {
+
+// Without the sign of a NaN, which says nothing.
+std::string loss_text(double loss) {
+  return std::isnan(loss) ? "nan" : fmt::format("{:.4f}", loss);
+}
+
+std::string losses_text(const RunSummary& summary) {
+  std::string text =
+      fmt::format("{} -> {}", loss_text(summary.loss_first), loss_text(summary.loss_last));
+  if (summary.val_loss_first && summary.val_loss_last) {
+    text += fmt::format(", validation {} -> {}", loss_text(*summary.val_loss_first),
+                        loss_text(*summary.val_loss_last));
+  } else if (summary.val_loss_last) {
+    text += fmt::format(", validation {}", loss_text(*summary.val_loss_last));
+  }
+  text += " nats per token";
+  if (summary.skipped > 0) text += fmt::format("; {} skipped", count_text(summary.skipped, "step"));
+  return text;
+}
+
+std::string step_text(const RunSummary& summary, const StepBound& bound) {
+  const double bound_ms = bound.seconds() * 1e3;
+  const double mean_s = summary.mean_step_s();
+  if (mean_s == 0) return fmt::format("bound {:.1f} ms", bound_ms);
+  return fmt::format("{:.1f} ms on average, {:.0f}% of bound ({:.1f} ms, set by {})", mean_s * 1e3,
+                     100 * bound.seconds() / mean_s, bound_ms, bound.limit());
+}
+
+}  // namespace
+
+std::string summary_json(const RunSummary& summary, const Budget& device, const Budget& host,
+                         const StepBound& bound, nlohmann::json ledger) {
+  const auto number = [](const auto& x) { return x ? nlohmann::json(*x) : nlohmann::json(); };
+  return json_text({{"steps", summary.steps},
+                    {"first_step", summary.first_step},
+                    {"skipped_steps", summary.skipped},
+                    {"loss_first", summary.loss_first},
+                    {"loss_last", summary.loss_last},
+                    {"val_loss_first", number(summary.val_loss_first)},
+                    {"val_loss_last", number(summary.val_loss_last)},
+                    {"committed_step", number(summary.committed_step)},
+                    {"device_peak_bytes", device.peak_bytes()},
+                    {"device_budget_bytes", device.capacity_bytes()},
+                    {"host_peak_bytes", host.peak_bytes()},
+                    {"host_budget_bytes", host.capacity_bytes()},
+                    {"resident_peak_bytes", peak_resident_bytes()},
+                    {"nvme_read_bytes", summary.nvme.read_bytes},
+                    {"nvme_written_bytes", summary.nvme.written_bytes},
+                    {"nvme", std::move(ledger)},
+                    {"mean_step_s", summary.mean_step_s()},
+                    {"bound_s", bound.seconds()},
+                    {"wall_s", summary.wall_s}},
+                   -1);
+}
+
+std::string summary_text(const RunSummary& summary, const Budget& device, const Budget& host,
+                         const StepBound& bound, const std::string& ledger) {
+  const char* const whose = summary.of_rank_0 ? " (rank 0)" : "";
+  const std::string committed =
+      summary.committed_step ? fmt::format("  committed        step {}\n", *summary.committed_step)
+                             : "";
+  return fmt::format(
+      "\nsummary\n"
+      "  loss             {}\n"
+      "{}"
+      "  device memory    {} peak of {} budget{}\n"
+      "  host memory      {} peak of {} budget{}; process {} resident at most\n"
+      "  NVMe             {} held; {} read and {} written, start and evaluation included{}\n"
+      "{}"
+      "  step             {}\n"
+      "  time             {:.0f} s from the start for {}, evaluation and samples",
+      losses_text(summary), committed, format_bytes(device.peak_bytes()),
+      format_bytes(device.capacity_bytes()), whose, format_bytes(host.peak_bytes()),
+      format_bytes(host.capacity_bytes()), whose, format_bytes(peak_resident_bytes()),
+      format_bytes(summary.nvme_held_bytes), format_bytes(summary.nvme.read_bytes),
+      format_bytes(summary.nvme.written_bytes), whose, ledger, step_text(summary, bound),
+      summary.wall_s, count_text(summary.trained(), "step"));
+}
+
+}  // namespace strata::engine

@@ -1,0 +1,44 @@
+// RunSummary: what is said of a run at its end.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+
+#include "engine/plan/bound.h"
+#include "io/storage.h"
+#include "kernels/base/budget.h"
+
+namespace strata::engine {
+
+struct RunSummary {
+  std::int64_t steps = 0;       // at its end
+  std::int64_t first_step = 1;  // of this process
+  std::int64_t skipped = 0;
+  double loss_first = 0;  // of this process's steps
+  double loss_last = 0;
+  std::optional<double> val_loss_first;
+  std::optional<double> val_loss_last;
+  std::optional<std::int64_t> committed_step;
+  double trained_s = 0;  // without the first step, which warms up
+  double wall_s = 0;
+  std::int64_t nvme_held_bytes = 0;
+  io::StorageTraffic nvme;
+  bool of_rank_0 = false;  // of several
+
+  // Steps that this process trained.
+  std::int64_t trained() const { return steps - first_step + 1; }
+  // 0 where no step but the first was trained.
+  double mean_step_s() const {
+    return trained() > 1 ? trained_s / static_cast<double>(trained() - 1) : 0.0;
+  }
+};
+
+// `ledger`: the NvmeLedger's part.
+std::string summary_text(const RunSummary& summary, const Budget& device, const Budget& host,
+                         const StepBound& bound, const std::string& ledger);
+std::string summary_json(const RunSummary& summary, const Budget& device, const Budget& host,
+                         const StepBound& bound, nlohmann::json ledger);
+
+}  // namespace strata::engine
