@@ -76,6 +76,46 @@ TEST(IoGroup, DestructionWaitsAndDropsTheFailure) {
   completer.join();
 }
 
+TEST(IoGroup, AParentCountsWhatItsGroupsCount) {
+  IoGroup parent;
+  IoGroup first;
+  IoGroup second;
+  first.report_to(parent);
+  second.report_to(parent);
+  EXPECT_TRUE(first.reports_to(parent));
+  EXPECT_FALSE(parent.reports_to(first));
+  first.add(2);
+  second.add();
+  first.complete(nullptr);
+  first.complete(nullptr);
+  EXPECT_FALSE(first.pending());
+  EXPECT_TRUE(parent.pending());
+  second.complete(nullptr);
+  EXPECT_FALSE(parent.pending());
+}
+
+TEST(IoGroup, AFailureIsKeptInTheGroupAndInItsParent) {
+  IoGroup parent;
+  IoGroup group;
+  group.report_to(parent);
+  group.add();
+  group.complete(error_saying("broken"));
+  EXPECT_EQ(failure_of(group), "broken");
+  EXPECT_EQ(failure_of(parent), "broken") << "also after the group's waiter had it";
+  EXPECT_EQ(failure_of(parent), "");
+}
+
+TEST(IoGroup, AParentOutlivesItsGroupsFailure) {
+  IoGroup parent;
+  {
+    IoGroup group;
+    group.report_to(parent);
+    group.add();
+    group.complete(error_saying("broken"));
+  }
+  EXPECT_EQ(failure_of(parent), "broken");
+}
+
 TEST(IoGroupDeathTest, ACompletionTooManyIsAProgrammerError) {
   testing::GTEST_FLAG(death_test_style) = "threadsafe";
   IoGroup group;

@@ -45,6 +45,32 @@ TEST(Manifest, StatesOnOtherTiersHaveNoExtents) {
   EXPECT_TRUE(manifest.units[1].extents[static_cast<std::size_t>(StateKind::moment1)]);
 }
 
+TEST(Manifest, ADurableStoreHasEveryLastingStateWhateverItsTier) {
+  offload::PlanInput input = offload::testing::placed(offload::Tier::host, offload::Tier::host);
+  input.durability = offload::Durability::commits;
+  input.units[2].frozen = true;
+  const Manifest manifest = make_manifest(offload::testing::plan_of(input),
+                                          std::vector<std::vector<Parameter>>(input.units.size()));
+  EXPECT_EQ(manifest.slots, 2);
+  EXPECT_EQ(decode_manifest(encode(manifest)).units, manifest.units);
+  const auto slots = [&](std::size_t unit, StateKind kind) {
+    const auto& extent = manifest.units[unit].extents[static_cast<std::size_t>(kind)];
+    return extent ? extent->slot_offsets.size() : 0;
+  };
+  EXPECT_EQ(slots(1, StateKind::moment2), 2u);
+  EXPECT_EQ(slots(1, StateKind::gradients), 0u) << "in host memory, and they do not last";
+  EXPECT_EQ(slots(2, StateKind::weights), 1u) << "frozen";
+  EXPECT_EQ(slots(2, StateKind::moment1), 0u);
+}
+
+// One live bit serves all states of a shard.
+TEST(Manifest, StatesOfAShardHaveEquallyManySlots) {
+  json manifest = json::parse(encode(two_slot_manifest()));
+  manifest["units"][0]["extents"]["moment1"]["slots"].erase(1);
+  const std::string text = error_text<FormatError>([&] { decode_manifest(manifest.dump()); });
+  EXPECT_TRUE(mentions(text, "an extent's slots")) << text;
+}
+
 TEST(Manifest, SurvivesEncodingAndDecoding) {
   for (const Manifest& manifest : {small_manifest(), two_slot_manifest()}) {
     const Manifest decoded = decode_manifest(encode(manifest));
