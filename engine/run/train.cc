@@ -62,7 +62,7 @@ void check_outputs(const Options& options, const comm::Communicator& comm) {
   if (!options.trace.empty()) check_writable(trace_path(options, comm));
   if (comm.rank() != 0) return;
   if (!options.log.empty()) check_writable(options.log);
-  if (!options.run.empty()) check_run_folder(options.run);
+  if (!options.run.empty()) check_run_folder(options.run, folder_use(options));
 }
 
 // Whether the run of this folder has a store.
@@ -201,6 +201,7 @@ void open_outputs(const Prepared& prepared, Session& session, const std::string&
   const Options& options = setup.options;
   if (frame.folder) {
     frame.folder->write_arithmetic(json_text(arithmetic_json(setup, session.rates())));
+    frame.folder->cut_log(durable->step());
   }
   frame.log.emplace(log_paths(options, frame.folder ? &*frame.folder : nullptr));
   if (!options.json) print_start(prepared, session, binding, durable);
@@ -239,7 +240,7 @@ int run_train(const Options& options, Ranks& ranks, std::chrono::steady_clock::t
   RunFrame frame;
   agree(comm, [&] {  // afterwards the folder exists for every rank
     if (comm.rank() != 0 || options.run.empty()) return;
-    frame.folder.emplace(options.run);
+    frame.folder.emplace(options.run, folder_use(options));
     frame.folder->write_options(options);
     frame.folder->write_plan(json_text(plan_json(setup)));
   });
