@@ -96,11 +96,13 @@ void Volume::publish() {
   for (Directory& directory : directories_) {
     if (directory.file) directory.file->publish();
   }
+  published_ = true;
   if (kept_) keep();
 }
 
 void Volume::keep() noexcept {
   kept_ = true;
+  if (!published_) return;
   for (Directory& directory : directories_) {
     if (directory.file) directory.file->keep();
   }

@@ -10,11 +10,9 @@
 // Stripes are dealt to directories in proportion to their bandwidth as long as they have room
 // (stripe_map.h), each through an engine of its own, so that the sum of the bandwidths is used.
 //
-//   create_volume() ──▶ created ──publish()──▶ published
-//                          └─────keep()──────────┴──▶ kept: the files outlive it from then on, or
-//                                                     from their publication
-//   open_volume() ──▶ kept ──remove()──▶ removed
-//   (destroyed before keep(): nothing is left)
+//   create_volume() ──▶ created ──publish()──▶ published ──keep()──▶ kept ──remove()──▶ removed
+//                          └──keep()──▶ to be kept ──publish()──▶ kept ◀── open_volume()
+//   (destroyed before it is kept: nothing is left)
 #pragma once
 
 #include <cstdint>
@@ -85,12 +83,11 @@ class Volume final : public Storage {
   // Gives the files their names, once their metadata is there. Throws ConfigError when a file has
   // taken one meanwhile, IoError.
   void publish();
-  // Leaves the files where they are when the volume ends, once they are published: also when it is
-  // called before.
+  // Leaves the files where they are when the volume ends, from their publication on.
   void keep() noexcept;
 
-  // Lets others open it shared, from an exclusive lock. Throws ConfigError when another process has
-  // taken it meanwhile, IoError.
+  // Turns its exclusive lock into a shared one, so that others may read it. Throws ConfigError when
+  // another process has taken it meanwhile, IoError.
   void share_lock();
   // Gives the blocks of a range of the data back to the file systems that can take them: what is
   // read there then is zeros, or what was written. Throws IoError.
@@ -122,6 +119,7 @@ class Volume final : public Storage {
   std::int64_t stripe_bytes_;
   std::int64_t alignment_bytes_ = 1;
   StripeMap map_;
+  bool published_ = false;
   bool kept_ = false;
   std::vector<Directory> directories_;
 };

@@ -1,33 +1,19 @@
 // A request allocates nothing: every operator new of this executable is counted.
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <cstdint>
-#include <cstdlib>
-#include <new>
 
 #include "io/fault_storage.h"
 #include "io/volume.h"
 #include "kernels/base/bytes.h"
-
-namespace {
-std::atomic<std::int64_t> allocations{0};
-}  // namespace
-
-void* operator new(std::size_t bytes) {
-  allocations.fetch_add(1, std::memory_order_relaxed);
-  if (void* memory = std::malloc(bytes)) return memory;
-  throw std::bad_alloc();
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+#include "tests/support/allocation_count.h"
 
 namespace strata::io {
 namespace {
 
 // More requests than slots, so that submitters wait, with spans recorded.
 std::int64_t allocations_of_a_round(Storage& storage, AlignedSpan buffer) {
-  const std::int64_t before = allocations.load();
+  const std::int64_t before = test::allocation_count.load();
   IoGroup group;
   for (int round = 0; round < 4; ++round) {
     for (std::int64_t at = 0; at < buffer.bytes(); at += 64 * kKiB) {
@@ -37,15 +23,15 @@ std::int64_t allocations_of_a_round(Storage& storage, AlignedSpan buffer) {
     storage.read(0, buffer, group);
     group.wait();
   }
-  return allocations.load() - before;
+  return test::allocation_count.load() - before;
 }
 
 TEST(Allocation, TheCountSeesOne) {
-  const std::int64_t before = allocations.load();
+  const std::int64_t before = test::allocation_count.load();
   delete new int(1);
-  EXPECT_GE(allocations.load() - before, 0);
+  EXPECT_GE(test::allocation_count.load() - before, 0);
   ::operator delete(::operator new(8));
-  EXPECT_GE(allocations.load() - before, 1);
+  EXPECT_GE(test::allocation_count.load() - before, 1);
 }
 
 class VolumeAllocation : public testing::TestWithParam<EngineKind> {};
