@@ -36,26 +36,49 @@ Dtype majority(const std::vector<ops::MatmulChoice>& choices) {
   return 2 * bf16 >= static_cast<std::ptrdiff_t>(choices.size()) ? Dtype::bf16 : Dtype::f32;
 }
 
-void choose_matmuls(const RunSetup& setup, CpuDevice& device, comm::Communicator& comm,
-                    MachineRates& rates) {
-  std::optional<Dtype> forced;
-  if (setup.options.matmul_dtype != "auto") {
-    forced = setup.options.matmul_dtype == "f32" ? Dtype::f32 : Dtype::bf16;
-  }
-  if (forced == Dtype::bf16 && !ops::multiplies_bf16(device)) {
+// The one that --matmul-dtype asks for.
+std::optional<Dtype> forced_arithmetic(const RunSetup& setup, CpuDevice& device) {
+  if (setup.options.matmul_dtype == "auto") return std::nullopt;
+  if (setup.options.matmul_dtype == "f32") return Dtype::f32;
+  if (!ops::multiplies_bf16(device)) {
     throw_error<ConfigError>(
         "--matmul-dtype bf16: {} cannot multiply bf16 on this machine or with this --isa; use f32 "
         "or auto",
         ops::matmul_library());
   }
+  return Dtype::bf16;
+}
+
+// The recorded choices with the speeds that they have here.
+std::vector<ops::MatmulChoice> measure_recorded(const RunSetup& setup, CpuDevice& device,
+                                                std::span<const ops::MatmulShape> shapes,
+                                                const RecordedArithmetic& recorded) {
+  std::vector<ops::MatmulChoice> choices;
+  for (const ops::MatmulShape& shape : shapes) {
+    const ops::MatmulChoice* const choice = recorded.choice_of(shape);
+    STRATA_CHECK(choice != nullptr, "see require_arithmetic()");
+    choices.push_back(
+        ops::measure_matmuls(device, {&shape, 1}, setup.shape.precision, &choice->arithmetic)
+            .front());
+  }
+  return choices;
+}
+
+void choose_matmuls(const RunSetup& setup, CpuDevice& device, comm::Communicator& comm,
+                    const RecordedArithmetic* recorded, MachineRates& rates) {
+  const std::optional<Dtype> forced = forced_arithmetic(setup, device);
   const std::vector<ops::MatmulShape> shapes = matmul_shapes(setup.shape);
   rates.matmuls.resize(shapes.size());
   if (comm.rank() == 0) {
-    rates.matmuls =
-        ops::measure_matmuls(device, shapes, setup.shape.precision, forced ? &*forced : nullptr);
+    rates.matmuls = recorded != nullptr
+                        ? measure_recorded(setup, device, shapes, *recorded)
+                        : ops::measure_matmuls(device, shapes, setup.shape.precision,
+                                               forced ? &*forced : nullptr);
+    rates.default_arithmetic = recorded != nullptr ? recorded->default_arithmetic
+                                                   : forced.value_or(majority(rates.matmuls));
   }
   comm.broadcast(std::as_writable_bytes(std::span(rates.matmuls)), 0);
-  rates.default_arithmetic = forced.value_or(majority(rates.matmuls));
+  comm.broadcast(std::as_writable_bytes(std::span(&rates.default_arithmetic, 1)), 0);
   ops::set_matmul_choices(device, rates.matmuls, rates.default_arithmetic);
 }
 
@@ -122,19 +145,9 @@ double MachineRates::matmul_peak_flops_per_s() const {
 }
 
 nlohmann::json arithmetic_json(const RunSetup& setup, const MachineRates& rates) {
-  constexpr const char* kKinds[] = {"forward", "backward_input", "backward_weight"};
-  nlohmann::json json = {{"isa", name_of(setup.isa)},
-                         {"matmul_library", ops::matmul_library()},
-                         {"precision", name_of(setup.shape.precision)},
-                         {"default", name_of(rates.default_arithmetic)}};
-  for (const ops::MatmulChoice& choice : rates.matmuls) {
-    json["matmuls"].push_back({{"kind", kKinds[static_cast<std::size_t>(choice.kind)]},
-                               {"n", choice.n},
-                               {"k", choice.k},
-                               {"arithmetic", name_of(choice.arithmetic)},
-                               {"flops_per_s", choice.flops_per_s}});
-  }
-  return json;
+  return arithmetic_json(RecordedArithmetic{name_of(setup.isa), ops::matmul_library(),
+                                            name_of(setup.shape.precision),
+                                            rates.default_arithmetic, rates.matmuls});
 }
 
 // A small store is gone over several times.
@@ -143,9 +156,9 @@ std::int64_t measuring_bytes(std::int64_t capacity_bytes) {
 }
 
 MachineRates measure_machine(const RunSetup& setup, CpuDevice& device, io::Storage* storage,
-                             comm::Communicator& comm) {
+                             comm::Communicator& comm, const RecordedArithmetic* recorded) {
   MachineRates rates;
-  choose_matmuls(setup, device, comm, rates);
+  choose_matmuls(setup, device, comm, recorded, rates);
   rates.memory_bytes_per_s = measure_memory(setup, device);
   if (storage != nullptr) measure_storage(setup, device, *storage, rates);
   return rates;

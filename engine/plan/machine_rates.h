@@ -6,6 +6,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <vector>
 
+#include "engine/plan/recorded_arithmetic.h"
 #include "engine/plan/run_setup.h"
 #include "io/storage.h"
 #include "kernels/base/worker_set.h"
@@ -24,16 +25,18 @@ struct MachineRates {
   double matmul_peak_flops_per_s() const;  // of the fastest shape
 };
 
-// The arithmetic of a run, to be recorded with it.
+// arithmetic.json of a run.
 nlohmann::json arithmetic_json(const RunSetup& setup, const MachineRates& rates);
 
 // What measure_machine() writes at most to a storage of this capacity.
 std::int64_t measuring_bytes(std::int64_t capacity_bytes);
 
-// The matmul choices are rank 0's, for all ranks; the rest is this rank's. Uses device, host and
+// The matmul choices are rank 0's, for all ranks: those in its `recorded`, or without it the
+// fastest; the rest is this rank's. Uses device, host and
 // NVMe space that is given back before it returns: call before the Trainer reserves its own.
 // Overwrites the start of `storage` (may be null).
 MachineRates measure_machine(const RunSetup& setup, CpuDevice& device, io::Storage* storage,
-                             comm::Communicator& comm);
+                             comm::Communicator& comm,
+                             const RecordedArithmetic* recorded = nullptr);
 
 }  // namespace strata::engine
