@@ -5,17 +5,19 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstring>
 #include <tuple>
 
 #include "kernels/base/bytes.h"
 #include "offload/plan.h"
+#include "tests/engine/checkpoint/state_pattern.h"
 
 namespace strata::engine {
 namespace {
 
 using offload::StateDtypes;
 using offload::StateKind;
+using testing::Padding;
+using testing::StatePattern;
 
 constexpr std::int64_t kBlock = 8192;
 
@@ -24,57 +26,11 @@ Sharding sharding(std::int64_t elements, int ranks, std::int64_t block = kBlock)
   return {elements, round_up(ceil_div(elements, ranks), offload::kShardAlignmentElements), block};
 }
 
-// What element i of the unit is, as 16 bits that differ between neighbours.
-std::uint16_t value_of(std::int64_t i) { return static_cast<std::uint16_t>(i * 40503 + 7); }
-std::uint8_t code_of(std::int64_t i) { return static_cast<std::uint8_t>(1 + i * 31 % 251); }
-float scale_of(std::int64_t group) { return static_cast<float>(group) + 0.25f; }
-
-// A block of a shard, whose padding is garbage. Written by the formats of docs/optimizer.md, not by
-// the code under test.
-std::vector<std::byte> block_bytes(const Sharding& s, int rank, std::int64_t block, bool int8) {
-  const std::int64_t count =
-      std::min(s.block_elements, s.shard_elements - block * s.block_elements);
-  const std::int64_t first = rank * s.shard_elements + block * s.block_elements;
-  const auto is_padding = [&](std::int64_t i) { return first + i >= s.elements; };
-  std::vector<std::byte> bytes;
-  if (!int8) {
-    bytes.resize(static_cast<std::size_t>(count) * 2);
-    for (std::int64_t i = 0; i < count; ++i) {
-      const std::uint16_t value = is_padding(i) ? 0xDEAD : value_of(first + i);
-      std::memcpy(bytes.data() + i * 2, &value, 2);
-    }
-    return bytes;
-  }
-  bytes.resize(static_cast<std::size_t>(count + round_up(count / 256 * 4, std::int64_t{4096})),
-               std::byte{0xEE});
-  for (std::int64_t i = 0; i < count; ++i) {
-    bytes[static_cast<std::size_t>(i)] =
-        std::byte{is_padding(i) ? std::uint8_t{0xDD} : code_of(first + i)};
-  }
-  for (std::int64_t group = 0; group < count / 256; ++group) {
-    const float scale = is_padding(group * 256) ? -1.0f : scale_of((first + group * 256) / 256);
-    std::memcpy(bytes.data() + count + group * 4, &scale, 4);
-  }
-  return bytes;
-}
-
-// The same with zeros for padding: what a new shard has to be.
-std::vector<std::byte> expected_bytes(const Sharding& s, int rank, std::int64_t block, bool int8) {
-  std::vector<std::byte> bytes = block_bytes(s, rank, block, int8);
-  const std::int64_t count =
-      std::min(s.block_elements, s.shard_elements - block * s.block_elements);
-  const std::int64_t first = rank * s.shard_elements + block * s.block_elements;
-  const auto real =
-      static_cast<std::size_t>(std::clamp(s.elements - first, std::int64_t{0}, count));
-  if (!int8) {
-    std::fill(bytes.begin() + static_cast<std::ptrdiff_t>(real) * 2, bytes.end(), std::byte{0});
-    return bytes;
-  }
-  const auto codes = static_cast<std::size_t>(count);
-  const std::size_t scales = (real + 255) / 256 * 4;
-  for (std::size_t i = real; i < codes; ++i) bytes[i] = std::byte{0};
-  for (std::size_t i = codes + scales; i < bytes.size(); ++i) bytes[i] = std::byte{0};
-  return bytes;
+std::vector<std::byte> block_of(const Sharding& s, int rank, std::int64_t block,
+                                const StatePattern& pattern, Padding padding) {
+  const std::int64_t before = block * s.block_elements;
+  return pattern.block(rank * s.shard_elements + before,
+                       std::min(s.block_elements, s.shard_elements - before), padding);
 }
 
 // Old ranks, new ranks, elements.
@@ -82,23 +38,25 @@ class Reshard : public ::testing::TestWithParam<std::tuple<int, int, std::int64_
 
 TEST_P(Reshard, EveryElementComesToItsPlace) {
   const auto [old_ranks, new_ranks, elements] = GetParam();
-  for (const bool int8 : {false, true}) {
+  for (const MomentFormat format : {MomentFormat::f32, MomentFormat::bf16, MomentFormat::int8}) {
     for (const std::int64_t new_block : {kBlock, 3 * kBlock}) {
       const Sharding from = sharding(elements, old_ranks);
       const Sharding to = sharding(elements, new_ranks, new_block);
-      const StateDtypes dtypes{.moments = int8 ? MomentFormat::int8 : MomentFormat::bf16};
+      const StateDtypes dtypes{.moments = format};
+      const StatePattern pattern{3, StateKind::moment1, dtypes, elements};
       for (int rank = 0; rank < new_ranks; ++rank) {
         std::vector<std::byte> memory(static_cast<std::size_t>(new_block) * 4);
         std::int64_t put = 0;
         ShardComposer composer(StateKind::moment1, dtypes, from, to, rank, memory,
                                [&](std::int64_t block, std::span<const std::byte> bytes) {
                                  EXPECT_EQ(block, put++);
-                                 const auto expected = expected_bytes(to, rank, block, int8);
+                                 const auto expected =
+                                     block_of(to, rank, block, pattern, Padding::zeros);
                                  EXPECT_TRUE(std::ranges::equal(bytes, expected))
                                      << "rank " << rank << ", block " << block;
                                });
         for (const ShardBlock& block : blocks_with(from, shard_range(to, rank))) {
-          composer.add(block, block_bytes(from, block.shard, block.block, int8));
+          composer.add(block, block_of(from, block.shard, block.block, pattern, Padding::garbage));
         }
         composer.finish();
         EXPECT_EQ(put, ceil_div(to.shard_elements, new_block));
