@@ -7,6 +7,17 @@
 
 namespace strata::offload {
 
+namespace {
+
+// Where to go on from after damage.
+const char* advice(Durability durability) {
+  return durability == Durability::none
+             ? "start this run anew, on another directory of --nvme if it is not sound"
+             : "see with strata verify whether the state to resume from is sound";
+}
+
+}  // namespace
+
 StateStore::StateStore(const Plan& plan, Device& device, io::Storage* storage, WorkerSet& workers)
     : plan_(plan),
       storage_(storage),
@@ -153,10 +164,10 @@ void StateStore::verify(std::span<const ExtentRange> reads) const {
   if (!mismatch) return;
   throw_error<IoError>(
       "read {}: {} bytes in {} are not those that were written there; the drive or the way to it "
-      "damaged, lost or misplaced them: check its health and cables before using it again, and "
-      "start this run anew, on another directory of --nvme if it is not sound",
+      "damaged, lost or misplaced them: check its health and cables before using it again, and {}",
       describe(*mismatch), mismatch->bytes,
-      storage_->locate(storage_offset(mismatch->extent, mismatch->slot) + mismatch->first_byte));
+      storage_->locate(storage_offset(mismatch->extent, mismatch->slot) + mismatch->first_byte),
+      advice(plan_.durability));
 }
 
 // "h.3, moment1, elements 262144 to 524287 of this rank's shard". In bytes where elements are none

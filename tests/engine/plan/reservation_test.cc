@@ -28,6 +28,7 @@ struct Case {
   std::string optimizer = "adamw";
   std::string moments = "f32";
   std::vector<std::string> lr_scale = {};
+  std::optional<engine::CheckpointInterval> checkpoint_every = {};  // in a run with a folder
 };
 
 void PrintTo(const Case& test, std::ostream* out) { *out << test.name; }
@@ -55,6 +56,8 @@ class Reservation : public ::testing::Test {
     options.optimizer = test.optimizer;
     options.moments = test.moments;
     options.lr_scale = test.lr_scale;
+    if (test.checkpoint_every) options.run = folder_.path("run");
+    options.checkpoint_every = test.checkpoint_every;
     return test.smallest ? with_smallest_budgets(options) : options;
   }
 
@@ -192,6 +195,20 @@ std::vector<Case> cases() {
          .place = "all=nvme",
          .activations = "nvme",
          .lr_scale = {"h.1.*=0", "wte.*=0", "h.0.attn.*=0"}});
+    add({.name = "commits_of_host",
+         .place = "all=host",
+         .activations = "host",
+         .checkpoint_every = engine::CheckpointInterval{1, 0}});
+    add({.name = "commits_smallest",
+         .place = "all=nvme",
+         .activations = "nvme",
+         .smallest = true,
+         .lr_scale = {"h.1.*=0"},
+         .checkpoint_every = engine::CheckpointInterval{1, 0}});
+    add({.name = "clean_mark",
+         .place = "weights=host,remainder=nvme,moments=device,gradients=host",
+         .activations = "host",
+         .checkpoint_every = engine::CheckpointInterval{}});
   }
   return all;
 }

@@ -9,7 +9,7 @@
 #include "io/fault_storage.h"
 #include "kernels/base/failure_latch.h"
 #include "kernels/device/cpu_device.h"
-#include "tests/offload/small_plan.h"
+#include "tests/offload/small_machine.h"
 
 namespace strata::engine {
 namespace {
@@ -72,6 +72,34 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{{Dtype::bf16, Dtype::bf16, MomentFormat::bf16, 1}, Tier::nvme},
                       Case{{Dtype::f32, Dtype::bf16, MomentFormat::int8, 1}, Tier::nvme},
                       Case{{Dtype::f32, Dtype::bf16, MomentFormat::int8, 1}, Tier::device}));
+
+// A new master is an update: it leaves the slot that a commit rests on, and takes the moments
+// along.
+TEST(StateAccess, ANewMasterLeavesTheCommitAndKeepsTheMoments) {
+  offload::PlanInput input = offload::testing::placed(Tier::nvme, Tier::host);
+  input.durability = offload::Durability::commits;
+  offload::testing::SmallMachine machine(input, {});
+  const PinnedBuffer scratch =
+      machine.device.allocate_pinned("scratch", optimizer_buffer_bytes(machine.plan));
+  StateAccess access(machine.store, machine.device, scratch.span());
+  const auto shard = static_cast<std::size_t>(machine.plan.units[kTable].shard_elements);
+  const std::vector<float> moments(shard, 0.25f);
+  for (const StateKind kind : {StateKind::moment1, StateKind::moment2}) {
+    access.write(kTable, kind, 0, std::as_bytes(std::span(moments)));
+  }
+  const auto elements = static_cast<std::size_t>(machine.plan.units[kTable].elements);
+  const std::vector<float> old_master(elements, 1.5f);
+  const std::vector<float> new_master(elements, 2.5f);
+  write_master(access, machine.store, kTable, 0, old_master);
+  EXPECT_EQ(machine.store.live_slot(kTable), 0);
+  machine.store.protect_live_slots();
+  write_master(access, machine.store, kTable, 0, new_master);
+  EXPECT_EQ(machine.store.live_slot(kTable), 1);
+  EXPECT_EQ(read_master(access, machine.store, kTable, 0), new_master);
+  std::vector<float> read(shard);
+  access.read(kTable, StateKind::moment2, 0, std::as_writable_bytes(std::span(read)));
+  EXPECT_EQ(read, moments);
+}
 
 }  // namespace
 }  // namespace strata::engine
