@@ -248,7 +248,8 @@ void add_run(ListBuilder& list) {
   list.add("dry-run", "Show what would be removed, and remove nothing",
            switch_field(&Options::dry_run))
       .is_flag = true;
-  list.add("force", "Remove stores whose header is damaged, too", switch_field(&Options::force))
+  list.add("force", "Remove stores that are damaged or whose run is gone, too",
+           switch_field(&Options::force))
       .is_flag = true;
 }
 
@@ -279,7 +280,10 @@ void add_watching(ListBuilder& list) {
   list.add("sample-prompt",
            "Text that a sample of a byte-level model goes on from, with \\n for a new line",
            escaped_text_field("TEXT", &Options::sample_prompt));
-  list.add("log", "Append one JSON line per step to this file, besides the log of --run",
+  list.add("log",
+           "Append one JSON line per step to this file, besides the log of --run; it keeps the "
+           "lines "
+           "of steps that --resume computes again",
            text_field("FILE", &Options::log), {"log_file"})
       .of_a_rank = true;
   list.add("trace",

@@ -21,6 +21,8 @@
 #include "engine/tools/doctor_command.h"
 #include "engine/tools/export_command.h"
 #include "engine/tools/gc_command.h"
+#include "engine/tools/inspect_command.h"
+#include "engine/tools/verify_command.h"
 #include "kernels/base/error.h"
 #include "kernels/base/suggest.h"
 
@@ -60,8 +62,16 @@ const Command kCommands[] = {
      "Write a run's newest checkpoint as a model folder, or to resume from elsewhere",
      check_export_options,
      run_on_first_rank<run_export>},
+    {{"inspect", "RUN|DIR...", CommandKind::inspect},
+     "Show what runs, directories and portable checkpoints hold, and of which step",
+     check_inspect_options,
+     run_on_first_rank<run_inspect>},
+    {{"verify", "RUN|DIR...", CommandKind::verify},
+     "Read all of the newest commit and check every checksum",
+     check_verify_options,
+     run_on_first_rank<run_verify>},
     {{"gc", "DIR...", CommandKind::gc},
-     "Reclaim the space of stale stores: of runs that have ended or died",
+     "Reclaim the space of stores that no run can go on from",
      check_gc_options,
      run_on_first_rank<run_gc>},
     {{"doctor", "", CommandKind::doctor},
