@@ -2,12 +2,7 @@
 
 #include <algorithm>
 
-#include "kernels/base/aligned_buffer.h"
-#include "kernels/base/bytes.h"
-#include "kernels/base/error.h"
-#include "kernels/device/device.h"
 #include "offload/extent_map.h"
-#include "offload/plan_traffic.h"
 #include "offload/store/commit_log.h"
 #include "offload/store/manifest.h"
 
@@ -17,189 +12,6 @@ namespace {
 
 // Of the longest: to copy state through on its way to the storage, and back.
 constexpr int kCommitBlocks = 4;
-
-constexpr std::array<StateKind, kStateKinds> kPlacementOrder = {
-    StateKind::weights, StateKind::gradients, StateKind::remainder, StateKind::moment1,
-    StateKind::moment2};
-
-std::int64_t granule(Tier tier) {
-  return tier == Tier::device ? Device::kAlignmentBytes : kPageBytes;
-}
-
-// One attempt at a plan. `assume_staging`: whether states may leave host memory, and the buffers
-// that carry them must be paid for.
-class Planner {
- public:
-  Planner(const PlanInput& input, bool assume_staging)
-      : input_(input), assume_staging_(assume_staging) {}
-
-  PlanResult run() {
-    plan_units();
-    add_fixed();
-    place_activations();
-    place_states();
-    for (const Tier tier : {Tier::device, Tier::host}) {
-      if (plan_.total_bytes(tier) > budget(tier)) {
-        return {false, {}, {tier, plan_.total_bytes(tier), budget(tier)}};
-      }
-    }
-    plan_schedule();
-    plan_.traffic = count_traffic(input_, plan_);
-    return {true, std::move(plan_), {}};
-  }
-
- private:
-  std::int64_t budget(Tier tier) const {
-    return tier == Tier::device ? input_.device_memory_bytes : input_.host_memory_bytes;
-  }
-  std::int64_t room(Tier tier) const { return budget(tier) - plan_.total_bytes(tier); }
-
-  void add(Tier tier, std::string tag, std::int64_t bytes) {
-    bytes = round_up(bytes, granule(tier));
-    if (bytes == 0) return;
-    for (PlannedBuffer& buffer : plan_.buffers) {
-      if (buffer.tier == tier && buffer.tag == tag) {
-        buffer.bytes += bytes;
-        return;
-      }
-    }
-    plan_.buffers.push_back({tier, std::move(tag), bytes});
-  }
-
-  std::int64_t shard_elements_max() const { return plan_.unit_elements_max / input_.world_size; }
-
-  // 0: nothing waits between backward and the update.
-  std::int64_t gradient_element_bytes(const UnitSize& unit) const {
-    if (unit.frozen) return 0;
-    if (unit.gradient_contributions * input_.passes > 1) return 4;
-    return input_.update == UpdateTime::deferred ? bytes_of(input_.dtypes.gradients) : 0;
-  }
-
-  void plan_units() {
-    plan_.dtypes = input_.dtypes;
-    plan_.world_size = input_.world_size;
-    plan_.update = input_.update;
-    plan_.durability = input_.durability;
-    plan_.passes = input_.passes;
-    plan_.prefetch = input_.prefetch;
-    plan_.block_elements = input_.block_elements;
-    plan_.record_bytes = input_.record_bytes;
-    plan_.device_memory_bytes = input_.device_memory_bytes;
-    plan_.host_memory_bytes = input_.host_memory_bytes;
-    for (const UnitSize& size : input_.units) {
-      UnitPlan unit;
-      unit.name = size.name;
-      unit.elements = size.elements;
-      unit.frozen = size.frozen;
-      unit.shard_elements =
-          round_up(ceil_div(size.elements, input_.world_size), kShardAlignmentElements);
-      unit.gradient_element_bytes = gradient_element_bytes(size);
-      plan_.unit_elements_max =
-          std::max(plan_.unit_elements_max, unit.shard_elements * input_.world_size);
-      plan_.units.push_back(std::move(unit));
-    }
-    plan_.chunk_elements =
-        std::min(shard_elements_max(), round_up(input_.chunk_elements, plan_.block_elements));
-    plan_.weight_slots = input_.prefetch + 1;
-  }
-
-  void add_fixed() {
-    add(Tier::host, kCheckpointStagingTag, plan_.checkpoint_staging_bytes());
-    const std::int64_t weight_bytes = element_bytes(StateKind::weights, input_.dtypes);
-    for (const PlannedBuffer& buffer : input_.fixed) add(buffer.tier, buffer.tag, buffer.bytes);
-    add(Tier::device, "gathered units",
-        plan_.weight_slots * plan_.unit_elements_max * weight_bytes);
-    add(Tier::device, "gradient slots", kGradientSlots * plan_.unit_elements_max * 4);
-    add(Tier::host, "gradient staging", kGradientStagingSlots * shard_elements_max() * 4);
-    if (input_.dtypes.gradients == Dtype::bf16) {
-      add(Tier::host, "gradient staging", kGradientStagingSlots * shard_elements_max() * 2);
-    }
-    if (!assume_staging_) {
-      add_checksums();
-      return;
-    }
-    plan_.weight_staging_slots = input_.prefetch + 2;
-    add(Tier::host, "weight staging",
-        plan_.weight_staging_slots * shard_elements_max() * weight_bytes);
-    add(Tier::host, "optimizer staging", optimizer_buffer_bytes(plan_) * kOptimizerBuffers);
-    add(Tier::host, "gradient staging", shard_elements_max() * 4);
-    add_checksums();
-  }
-
-  // Once, when something may be written to NVMe.
-  void add_checksums() { add(Tier::host, kChecksumsTag, plan_.checksum_bytes()); }
-
-  void place_activations() {
-    std::int64_t all = 0;
-    for (const std::int64_t bytes : input_.record_bytes) {
-      all += round_up(bytes, kPageBytes);
-      plan_.record_slot_bytes = std::max(plan_.record_slot_bytes, round_up(bytes, kPageBytes));
-    }
-    const int slots = record_slots_needed(input_.record_walk, plan_.record_lookahead()) + 1;
-    const std::int64_t in_slots = slots * plan_.record_slot_bytes;
-    Tier tier = Tier::nvme;
-    if (input_.placement.activations) {
-      tier = *input_.placement.activations;
-    } else if (all <= std::max(room(Tier::device), in_slots)) {
-      tier = Tier::device;
-    } else if (all <= room(Tier::host)) {
-      tier = Tier::host;
-    }
-    plan_.activations = tier;
-    if (tier == Tier::device) {
-      add(Tier::device, "activations", all);
-      return;
-    }
-    plan_.record_slots = slots;
-    add(Tier::device, "activation slots", in_slots);
-    add(tier, "activations", all);
-    if (tier != Tier::nvme) return;
-    add(Tier::host, "activation staging", in_slots);
-    if (!assume_staging_ && plan_.durability == Durability::none) add_checksums();
-  }
-
-  void place_states() {
-    for (const StateKind kind : kPlacementOrder) {
-      const auto wanted = input_.placement.states[static_cast<std::size_t>(kind)];
-      for (UnitPlan& unit : plan_.units) {
-        const std::int64_t bytes = plan_.shard_bytes(unit, kind);
-        Tier tier = Tier::nvme;
-        if (wanted) {
-          tier = *wanted;
-        } else if (assume_staging_ && bytes <= room(Tier::device)) {
-          tier = Tier::device;
-        } else if (!assume_staging_ || bytes <= room(Tier::host)) {
-          tier = Tier::host;
-        }
-        unit.tiers[static_cast<std::size_t>(kind)] = tier;
-        add(tier, name_of(kind), bytes);
-        add(Tier::nvme, kCheckpointSlotsTag,
-            (plan_.slots(unit, kind) - (tier == Tier::nvme ? 1 : 0)) * bytes);
-      }
-    }
-  }
-
-  void plan_schedule() {
-    plan_.uses =
-        schedule_slots(input_.uses, plan_.gathered_units(), plan_.weight_slots, input_.prefetch);
-    if (plan_.activations != Tier::device) {
-      plan_.accesses =
-          schedule_records(input_.record_walk, static_cast<int>(input_.record_bytes.size()),
-                           plan_.record_slots, plan_.record_lookahead());
-    }
-  }
-
-  const PlanInput& input_;
-  bool assume_staging_;
-  Plan plan_;
-};
-
-bool all_states_in_host(const Plan& plan) {
-  return std::all_of(plan.units.begin(), plan.units.end(), [](const UnitPlan& unit) {
-    return std::all_of(unit.tiers.begin(), unit.tiers.end(),
-                       [](Tier tier) { return tier == Tier::host; });
-  });
-}
 
 }  // namespace
 
@@ -220,14 +32,6 @@ std::int64_t optimizer_buffer_bytes(const Plan& plan) {
   }
   // Before the first step it carries weights, too.
   return std::max(bytes, plan.bytes_of_elements(StateKind::weights, plan.chunk_elements));
-}
-
-PlanResult make_plan(const PlanInput& input) {
-  // With everything in host memory no staging is needed; if that does not fit (or is not wanted),
-  // staging is paid for first and states fill what is left.
-  PlanResult result = Planner(input, false).run();
-  if (result.fits && all_states_in_host(result.plan)) return result;
-  return Planner(input, true).run();
 }
 
 std::int64_t Plan::total_bytes(Tier tier) const {
