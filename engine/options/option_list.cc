@@ -281,9 +281,8 @@ void add_watching(ListBuilder& list) {
            "Text that a sample of a byte-level model goes on from, with \\n for a new line",
            escaped_text_field("TEXT", &Options::sample_prompt));
   list.add("log",
-           "Append one JSON line per step to this file, besides the log of --run; it keeps the "
-           "lines "
-           "of steps that --resume computes again",
+           "Append one JSON line per step to this file, besides the log of --run; with --resume, "
+           "steps that are computed again stand in it twice",
            text_field("FILE", &Options::log), {"log_file"})
       .of_a_rank = true;
   list.add("trace",

@@ -29,13 +29,13 @@ enum class FolderUse : std::uint8_t {
 FolderUse folder_use(const Options& options);  // --resume
 
 // Throws ConfigError if `path` cannot be used so. Creates nothing.
-void check_run_folder(const std::string& path, FolderUse use = FolderUse::begin);
+void check_run_folder(const std::string& path, FolderUse use);
 
 class RunFolder {
  public:
   // Checks as check_run_folder() does, creates the directory and missing parents, durably, and
   // locks it. Throws ConfigError, also when another process has locked it, or IoError.
-  explicit RunFolder(std::string path, FolderUse use = FolderUse::begin);
+  RunFolder(std::string path, FolderUse use);
   ~RunFolder();
   RunFolder(const RunFolder&) = delete;
   RunFolder& operator=(const RunFolder&) = delete;

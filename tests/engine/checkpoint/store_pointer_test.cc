@@ -69,6 +69,22 @@ TEST(StorePointer, WhatIsNoneIsRefusedByName) {
   EXPECT_PRED2(mentions, error_of(start + "\", \"ranks\": [{\"host\": \"a\"}]}"), "directories");
 }
 
+TEST(StorePointer, IsSentAsText) {
+  const StorePointer pointer = {kRunId, {{"one", {"/a", "/b"}}, {"two", {"/c"}}}};
+  const StorePointer again = parse_store_pointer(text_of(pointer), "store.json");
+  EXPECT_EQ(again.run_id, kRunId);
+  ASSERT_EQ(again.world_size(), 2);
+  EXPECT_EQ(again.ranks[0].directories, pointer.ranks[0].directories);
+  EXPECT_EQ(again.ranks[1].host, "two");
+}
+
+TEST(StorePointer, IsRemoved) {
+  const TemporaryFolder folder;
+  replace_store_pointer(folder.path(), {kRunId, {{"one", {"/a"}}}});
+  remove_store_pointer(folder.path());
+  EXPECT_FALSE(read_store_pointer(folder.path()).has_value());
+}
+
 TEST(StorePointer, ADirectoryThatIsNotTextIsRefusedAndTheOldPointerStays) {
   const TemporaryFolder folder;
   replace_store_pointer(folder.path(), {kRunId, {{"one", {"/a"}}}});

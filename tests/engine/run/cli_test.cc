@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -82,6 +83,30 @@ TEST(Cli, WrongOptionsEndTheProgramBeforeAnyWork) {
   expect_usage_error({"plan"}, "--model");
   expect_usage_error({"plan", "--qqqqqqqqqqqq"}, "see strata plan --help");
   expect_usage_error(with({"--steps"}), "--steps: the value is missing");
+}
+
+TEST(Cli, ARunThatGoesOnHasItsOptionsUnlessOthersAreGiven) {
+  const TemporaryFolder folder;
+  std::ofstream(folder.path("options.json"))
+      << R"({"model": "gpt2:layers=1,hidden=64,heads=2,context=32", "lr": 0.25, "global-batch": 3})";
+  const std::vector<std::string> plan = {"plan", "--run", folder.path(), "--resume"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), plan.begin(), plan.end());
+    return more;
+  };
+  const ProcessResult recorded = strata(plan);
+  EXPECT_EQ(recorded.exit_code, 0) << recorded.err;
+  EXPECT_PRED2(mentions, recorded.out, "3 sequences");
+  EXPECT_EQ(strata(with({"--prefetch", "3", "--lr", "0.25"})).exit_code, 0);
+  EXPECT_EQ(strata(with({"--lr", "0.5", "--allow-change", "lr"})).exit_code, 0);
+  expect_usage_error(with({"--lr", "0.5", "--global-batch", "4"}),
+                     "--run " + folder.path() +
+                         ": --global-batch was '3' and is now '4', --lr was '0.25' and is now "
+                         "'0.5', which would change what the run computes; give what it was, or "
+                         "--allow-change global-batch,lr");
+  expect_usage_error(with({"--lr", "0.5", "--allow-change", "l"}), "--allow-change: 'l'");
+  std::ofstream(folder.path("options.json")) << "{";
+  expect_usage_error(plan, folder.path("options.json") + ": not valid JSON");
 }
 
 }  // namespace

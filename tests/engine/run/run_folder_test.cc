@@ -28,7 +28,7 @@ TEST(RunFolder, AUsedPathIsRefusedAndNotTouched) {
   std::ofstream(folder.path("used/log.jsonl")) << "{}\n";
   std::ofstream(folder.path("file")) << "text";
   for (const std::string name : {"used", "file"}) {
-    const auto create = [&] { RunFolder run(folder.path(name)); };
+    const auto create = [&] { RunFolder run(folder.path(name), FolderUse::begin); };
     EXPECT_PRED2(mentions, error_text<ConfigError>(create), "--run " + folder.path(name));
     EXPECT_PRED2(mentions, error_text<ConfigError>(create), "choose another");
   }
@@ -38,14 +38,14 @@ TEST(RunFolder, AUsedPathIsRefusedAndNotTouched) {
 
 TEST(RunFolder, CheckingCreatesNothing) {
   const TemporaryFolder folder;
-  EXPECT_NO_THROW(check_run_folder(folder.path("new/run")));
+  EXPECT_NO_THROW(check_run_folder(folder.path("new/run"), FolderUse::begin));
   EXPECT_TRUE(fs::is_empty(folder.path()));
 }
 
 TEST(RunFolder, AFailedRunLeavesNothing) {
   const TemporaryFolder folder;
   {
-    RunFolder run(folder.path("runs/first/"));
+    RunFolder run(folder.path("runs/first/"), FolderUse::begin);
     run.write_options({});
     run.write_arithmetic("{}");
   }
@@ -55,7 +55,7 @@ TEST(RunFolder, AFailedRunLeavesNothing) {
 TEST(RunFolder, AFailedRunLeavesTheFilesOfOthers) {
   const TemporaryFolder folder;
   {
-    RunFolder run(folder.path("runs/first"));
+    RunFolder run(folder.path("runs/first"), FolderUse::begin);
     run.write_options({});
     std::ofstream(folder.path("runs/other")) << "text";
   }
@@ -66,7 +66,7 @@ TEST(RunFolder, AFailedRunLeavesTheFilesOfOthers) {
 TEST(RunFolder, AnEmptyDirectoryIsUsedAndLeftEmptyByAFailedRun) {
   const TemporaryFolder folder;
   fs::create_directory(folder.path("run"));
-  { RunFolder(folder.path("run")).write_plan("{}"); }
+  { RunFolder(folder.path("run"), FolderUse::begin).write_plan("{}"); }
   EXPECT_TRUE(fs::is_directory(folder.path("run")));
   EXPECT_TRUE(fs::is_empty(folder.path("run")));
 }
@@ -74,7 +74,7 @@ TEST(RunFolder, AnEmptyDirectoryIsUsedAndLeftEmptyByAFailedRun) {
 TEST(RunFolder, AKeptFolderStays) {
   const TemporaryFolder folder;
   {
-    RunFolder run(folder.path("run"));
+    RunFolder run(folder.path("run"), FolderUse::begin);
     run.write_plan("{\"fits\": true}\n");
     run.keep();
   }
@@ -143,7 +143,8 @@ TEST(RunFolder, TheLogIsCut) {
 TEST(RunFolder, AFolderThatCannotBeCreatedIsNamed) {
   const TemporaryFolder folder;
   std::ofstream(folder.path("file"));
-  EXPECT_PRED2(mentions, error_text<Error>([&] { RunFolder run(folder.path("file/run")); }),
+  EXPECT_PRED2(mentions,
+               error_text<Error>([&] { RunFolder run(folder.path("file/run"), FolderUse::begin); }),
                folder.path("file/run"));
 }
 
