@@ -60,7 +60,7 @@ inline offload::Plan plan_of(offload::StateDtypes dtypes, int world_size,
   return offload::testing::plan_of(input);
 }
 
-// What every state of every element is.
+// What every state of every element is: 0, the master, or a StateKind of a moment.
 inline std::uint64_t value_bits(const std::string& parameter, int state, std::int64_t element) {
   SplitMix64 random{std::hash<std::string>{}(parameter) + static_cast<std::uint64_t>(state) * 977 +
                     static_cast<std::uint64_t>(element) * 1'000'003};
@@ -135,39 +135,47 @@ class BlockContents {
   std::byte fill_;
 };
 
+// Writes one rank's state to the first slots; returns the table of a commit of them.
+inline store::CommitTable write_state(io::Storage& data, const offload::Plan& plan,
+                                      const store::Manifest& manifest, int rank) {
+  Budget budget("host memory", 1 << 20);
+  const AlignedBuffer buffer(budget, "block", 64 << 10);
+  const BlockContents contents(plan, rank, Gaps::junk);
+  store::CommitTable table;
+  table.live_slots.assign(manifest.units.size(), 0);
+  for (int unit = 0; unit < static_cast<int>(manifest.units.size()); ++unit) {
+    const store::StoredUnit& stored = manifest.units[static_cast<std::size_t>(unit)];
+    for (const StateKind kind : offload::kLastingKinds) {
+      const auto& extent = stored.extents[static_cast<std::size_t>(kind)];
+      if (!extent) continue;
+      std::int64_t offset = extent->slot_offsets[0];
+      for (std::int64_t block = 0; block * kBlock < stored.shard_elements; ++block) {
+        const std::vector<std::byte> bytes = contents.block(unit, kind, block);
+        std::memcpy(buffer.data(), bytes.data(), bytes.size());
+        io::IoGroup group;
+        data.write(offset, buffer.span(0, std::ssize(bytes)), group);
+        group.wait();
+        offset += std::ssize(bytes);
+        // docs/store-format.md, "Checksums".
+        const auto seed = static_cast<std::uint64_t>(5 * unit + static_cast<int>(kind)) << 40;
+        table.checksums.push_back(
+            std::max<std::uint64_t>(store::checksum(bytes.data(), std::ssize(bytes),
+                                                    seed + static_cast<std::uint64_t>(block)),
+                                    1));
+      }
+    }
+  }
+  return table;
+}
+
 // One rank's commit, in memory.
 class StoredRank {
  public:
   StoredRank(const offload::Plan& plan, const store::Manifest& manifest, int rank)
       : storage_(io::make_memory_storage(manifest.data_bytes)),
         reader_(*storage_, manifest, rank),
-        rank_(rank) {
-    Budget budget("host memory", 1 << 20);
-    const AlignedBuffer buffer(budget, "block", 64 << 10);
-    const BlockContents contents(plan, rank, Gaps::junk);
-    table_.live_slots.assign(manifest.units.size(), 0);
-    for (int unit = 0; unit < static_cast<int>(manifest.units.size()); ++unit) {
-      const store::StoredUnit& stored = manifest.units[static_cast<std::size_t>(unit)];
-      for (const StateKind kind : offload::kLastingKinds) {
-        const auto& extent = stored.extents[static_cast<std::size_t>(kind)];
-        if (!extent) continue;
-        std::int64_t offset = extent->slot_offsets[0];
-        for (std::int64_t block = 0; block * kBlock < stored.shard_elements; ++block) {
-          const std::vector<std::byte> bytes = contents.block(unit, kind, block);
-          std::memcpy(buffer.data(), bytes.data(), bytes.size());
-          io::IoGroup group;
-          storage_->write(offset, buffer.span(0, std::ssize(bytes)), group);
-          group.wait();
-          offset += std::ssize(bytes);
-          const auto seed = static_cast<std::uint64_t>(5 * unit + static_cast<int>(kind)) << 40;
-          table_.checksums.push_back(
-              std::max<std::uint64_t>(store::checksum(bytes.data(), std::ssize(bytes),
-                                                      seed + static_cast<std::uint64_t>(block)),
-                                      1));
-        }
-      }
-    }
-  }
+        table_(write_state(*storage_, plan, manifest, rank)),
+        rank_(rank) {}
 
   const store::BlockReader& blocks() const { return reader_; }
   store::CommitTable& table() { return table_; }

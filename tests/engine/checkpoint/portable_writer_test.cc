@@ -1,0 +1,165 @@
+// Several ranks' writers in one process, each with its thread, into one folder.
+#include "engine/checkpoint/portable_writer.h"
+
+#include <filesystem>
+
+#include "engine/checkpoint/portable_verify.h"
+#include "tests/engine/checkpoint/portable_machine.h"
+#include "tests/io/loop_mount.h"
+#include "tests/support/error_text.h"
+#include "tests/support/temporary_folder.h"
+
+namespace strata::engine::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using test::mentions;
+
+constexpr int kRanks = 3;
+
+class Writers {
+ public:
+  Writers(const StoredModel& model, const std::string& directory, std::int64_t keep)
+      : model_(model) {
+    const std::int64_t bytes = portable_copy_bytes(model.manifest);
+    for (int rank = 0; rank < kRanks; ++rank) {
+      const AlignedBuffer& memory = memory_.emplace_back(budget_, "copy", bytes);
+      writers_.push_back(std::make_unique<PortableWriter>(
+          PortableLayout(model.manifest, {}),
+          PortableWriterOptions{rank, kRanks, "{}\n", directory, keep}, memory.span()));
+    }
+  }
+
+  // As a run does it: the writers go on together, when none is busy. Rank 0's report.
+  PortableReport write(std::int64_t step) {
+    for (int rank = 0; rank < kRanks; ++rank) {
+      PortableOrigin origin = model_.origin;
+      origin.step = step;
+      StoredRank& source = *model_.ranks[static_cast<std::size_t>(rank)];
+      writer(rank).begin(step_folder_name(step), origin, source.blocks(), source.table());
+    }
+    PortableReport report;
+    while (!writer(0).idle()) {
+      if (std::ranges::any_of(writers_, [](const auto& writer) { return writer->busy(); })) {
+        std::this_thread::yield();
+        continue;
+      }
+      for (int rank = 0; rank < kRanks; ++rank) {
+        const auto of_rank = writer(rank).advance();
+        if (rank == 0 && of_rank) report = *of_rank;
+      }
+    }
+    for (const auto& writer : writers_) EXPECT_TRUE(writer->idle());
+    return report;
+  }
+
+  PortableWriter& writer(int rank) { return *writers_[static_cast<std::size_t>(rank)]; }
+
+ private:
+  const StoredModel& model_;
+  Budget budget_{"host memory", 1 << 20};
+  std::vector<AlignedBuffer> memory_;
+  std::vector<std::unique_ptr<PortableWriter>> writers_;
+};
+
+std::vector<std::string> names_in(const std::string& directory) {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(directory)) {
+    names.push_back(entry.path().filename());
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
+class PortableWriterTest : public ::testing::Test {
+ protected:
+  const StoredModel model_{{Dtype::bf16, Dtype::f32, MomentFormat::int8, 2}, kRanks};
+  const test::TemporaryFolder folder_;
+  const std::string directory_ = folder_.path("checkpoints");
+};
+
+TEST_F(PortableWriterTest, RanksTogetherWriteWhatOneProcessExports) {
+  Writers writers(model_, directory_, 2);
+  const PortableReport report = writers.write(7);
+  EXPECT_EQ(report.result, PortableReport::Result::written);
+  EXPECT_TRUE(mentions(report.text, "wrote " + directory_ + "/step-00000007")) << report.text;
+  const std::string path = directory_ + "/step-00000007";
+  EXPECT_TRUE(verify_portable(path).damage.empty());
+  model_.export_to(folder_.path("exported"), {});
+  EXPECT_EQ(names_in(path), names_in(folder_.path("exported")));
+  for (const std::string& name : names_in(path)) {
+    EXPECT_EQ(test::contents_of(path + "/" + name),
+              test::contents_of(folder_.path("exported/" + name)))
+        << name;
+  }
+}
+
+TEST_F(PortableWriterTest, TheNewestAreKept) {
+  Writers writers(model_, directory_, 2);
+  for (const std::int64_t step : {10, 20, 30}) writers.write(step);
+  EXPECT_EQ(names_in(directory_), (std::vector<std::string>{"step-00000020", "step-00000030"}));
+  // After a resume from an older step: what was just written is the newest, whatever its number.
+  writers.write(15);
+  EXPECT_EQ(names_in(directory_), (std::vector<std::string>{"step-00000015", "step-00000030"}));
+  // The same step again, replaced.
+  EXPECT_EQ(writers.write(15).result, PortableReport::Result::written);
+  EXPECT_EQ(names_in(directory_), (std::vector<std::string>{"step-00000015", "step-00000030"}));
+}
+
+TEST_F(PortableWriterTest, AFailureOfAnyRankLeavesNothingAndTheNextCopySucceeds) {
+  Writers writers(model_, directory_, 2);
+  writers.write(10);
+  for (const std::size_t broken : {0u, 2u}) {
+    const auto change_checksums = [&] {
+      for (std::uint64_t& checksum : model_.ranks[broken]->table().checksums) checksum ^= 1;
+    };
+    change_checksums();
+    const PortableReport report = writers.write(20);
+    EXPECT_EQ(report.result, PortableReport::Result::failed);
+    EXPECT_TRUE(mentions(report.text, "step-00000020 was not written")) << report.text;
+    EXPECT_TRUE(mentions(report.text, broken == 0 ? "not those that were written there"
+                                                  : "rank 2 did not copy its part"))
+        << report.text;
+    EXPECT_EQ(names_in(directory_), std::vector<std::string>{"step-00000010"});
+    change_checksums();
+  }
+  EXPECT_EQ(writers.write(20).result, PortableReport::Result::written);
+}
+
+TEST_F(PortableWriterTest, WhatAKilledRunLeftIsRemoved) {
+  fs::create_directories(directory_ + "/.step-00000005.strata-partial");
+  std::ofstream(directory_ + "/.step-00000005.strata-partial/model.safetensors") << "half";
+  fs::create_directories(directory_ + "/.mine.partial");
+  PortableFolder living(directory_ + "/step-00000006");
+  Writers writers(model_, directory_, 2);
+  EXPECT_EQ(names_in(directory_),
+            (std::vector<std::string>{".mine.partial", ".step-00000006.strata-partial"}));
+}
+
+TEST_F(PortableWriterTest, AnExportReplacesNothing) {
+  fs::create_directories(directory_ + "/step-00000010");
+  Writers writers(model_, directory_, 0);
+  const PortableReport report = writers.write(10);
+  EXPECT_EQ(report.result, PortableReport::Result::failed);
+  EXPECT_TRUE(mentions(report.text, "exists already")) << report.text;
+  EXPECT_EQ(names_in(directory_), std::vector<std::string>{"step-00000010"});
+}
+
+TEST_F(PortableWriterTest, AFullDiskIsReportedAndLeavesNothing) {
+  const io::LoopMount mount(1 << 20);
+  if (!mount.mounted()) GTEST_SKIP() << "loop devices are not permitted here";
+  Writers writers(model_, mount.directory(), 2);
+  // A checkpoint has some 200 KB, and as much comes beside each.
+  PortableReport report;
+  std::int64_t step = 0;
+  while (report.result == PortableReport::Result::written && step < 20) {
+    std::ofstream(mount.directory() + "/" + std::to_string(step)) << std::string(200'000, 'x');
+    report = writers.write(++step);
+  }
+  EXPECT_TRUE(mentions(report.text, "No space left on device")) << report.text;
+  EXPECT_FALSE(fs::exists(mount.directory() + "/" + step_folder_name(step)));
+  for (const std::string& name : names_in(mount.directory())) EXPECT_FALSE(name.starts_with('.'));
+}
+
+}  // namespace
+}  // namespace strata::engine::testing
