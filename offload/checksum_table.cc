@@ -54,8 +54,9 @@ void ChecksumTable::forget(int extent, int slot) {
 }
 
 std::span<std::uint64_t> ChecksumTable::of(int extent, int slot) const {
-  const Extent& of = extents_[extent];
-  return {entries_ + of.first_block + slot * of.blocks(), static_cast<std::size_t>(of.blocks())};
+  const Extent& place = extents_[extent];
+  return {entries_ + place.first_block + slot * place.blocks(),
+          static_cast<std::size_t>(place.blocks())};
 }
 
 std::optional<ChecksumTable::Mismatch> ChecksumTable::find_mismatch(

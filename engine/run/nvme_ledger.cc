@@ -112,7 +112,7 @@ std::string NvmeLedger::summary_text(double run_s) const {
                         format_bytes(moved.written_bytes));
   };
   for (const Row& row : rows_of(sums_.kinds)) add(row.name, row.moved);
-  add("measuring, store header", other());
+  add("measuring, metadata", other());
   for (std::size_t d = 0; d < drives_.size(); ++d) {
     const DriveLife& drive = drives_[d];
     add("in " + drive.path, sums_.devices[d]);

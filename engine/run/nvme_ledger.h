@@ -36,7 +36,7 @@ class NvmeLedger {
  private:
   double life_share(const DriveLife& drive, double written_bytes) const;
   double life_years(const DriveLife& drive, std::int64_t written_bytes, double run_s) const;
-  // What is no state: measuring the drive, and the store's description of itself.
+  // What is no state: measuring the drive, and the store's metadata: headers, superblocks, tables.
   io::StorageTraffic other() const;
 
   const io::Volume* volume_;
