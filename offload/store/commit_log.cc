@@ -1,7 +1,9 @@
 #include "offload/store/commit_log.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
+#include <span>
 #include <utility>
 
 #include "kernels/base/error.h"

@@ -58,9 +58,9 @@ struct TextField {
 // Throws FormatError unless first <= value <= last.
 inline void check_range(const char* name, std::int64_t value, std::int64_t first,
                         std::int64_t last) {
-  if (value < first || value > last) {
-    throw_error<FormatError>("{} is {}, not {} to {}", name, value, first, last);
-  }
+  if (value >= first && value <= last) return;
+  if (first == last) throw_error<FormatError>("{} is {}, not {}", name, value, first);
+  throw_error<FormatError>("{} is {}, not {} to {}", name, value, first, last);
 }
 
 }  // namespace strata::store
