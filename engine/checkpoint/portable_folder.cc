@@ -68,7 +68,6 @@ PortableFolder::PortableFolder(std::string path)
   lock_ = lock_file(temporary_path_, O_RDWR | O_CREAT);
   if (!lock_.is_open()) fail("open a file in", temporary_path_);
   if (is_locked_by_another(lock_)) {
-    published_ = true;  // it is the other's
     throw_error<ConfigError>("another process writes {}; wait for it, or choose another folder",
                              path_);
   }
