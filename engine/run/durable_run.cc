@@ -94,13 +94,24 @@ void DurableRun::begin(Trainer& trainer, Session& session, FailureLatch& failure
                      session.tracer(), std::move(before_superblock)},
       staging.sub(log_bytes, staging.bytes() - log_bytes), committed);
   trainer.go_on_from({snapshot_.optimizer_step, snapshot_.skipped_in_a_row});
+  kept_ = stored_ != nullptr;
   if (!in_place_) {
+    store.volume->keep();
     if (stored_ != nullptr) commit_now(trainer, stored_->commit()->step, snapshot_);
     point_to(store);
     if (stored_ != nullptr) stored_->remove();
   }
   stored_.reset();
   filler_.reset();
+}
+
+void DurableRun::give_up(Session& session) noexcept {
+  if (kept_ || committer_ == nullptr) return;
+  try {
+    if (comm_.rank() == 0) remove_store_pointer(setup_.options.run);
+    session.volume()->remove();
+  } catch (const std::exception&) {  // on top of the failure: `strata gc` finds what is left
+  }
 }
 
 void DurableRun::point_to(const RunStore& store) {

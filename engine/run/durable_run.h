@@ -49,6 +49,11 @@ class DurableRun {
 
   Committer& committer() { return *committer_; }
 
+  // A step has ended: from now on the run stays whatever happens.
+  void keep() { kept_ = true; }
+  // After a failure before that: deletes this rank's store, if it is new, and what points to it.
+  void give_up(Session& session) noexcept;
+
   // The state as it is now, after `step`: applies what is pending, commits and waits for every
   // rank.
   void commit_now(Trainer& trainer, std::int64_t step, const store::Snapshot& snapshot);
@@ -64,6 +69,7 @@ class DurableRun {
   std::unique_ptr<StateFiller> filler_;
   store::Snapshot snapshot_;
   bool in_place_ = false;
+  bool kept_ = false;
   std::unique_ptr<store::CommitLog> log_;
   std::unique_ptr<Committer> committer_;
 };

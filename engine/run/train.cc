@@ -265,6 +265,7 @@ int run_train(const Options& options, Ranks& ranks, std::chrono::steady_clock::t
   } catch (const std::exception& error) {
     // Now, because the session ends with a file deleted: on a drive that hangs, never.
     frame.progress.reset();
+    if (durable) durable->give_up(session);
     report(error, comm.world_size() > 1 ? comm.rank() : -1);
     throw ReportedFailure(error, exit_code_of(error));
   }

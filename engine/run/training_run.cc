@@ -134,7 +134,7 @@ void TrainingRun::after_step(std::int64_t step, const StepResult& result, double
   waiting_ = record;
   if (!trainer_.update_pending()) log_waiting();
   if (output_.folder != nullptr) output_.folder->keep();
-  if (control_.durable != nullptr) session_.volume()->keep();
+  if (control_.durable != nullptr) control_.durable->keep();
   const std::int64_t every = setup_.options.sample_every;
   if (every > 0 && step % every == 0 && step != steps_) sample(step);
 }
