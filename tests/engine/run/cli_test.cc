@@ -88,7 +88,8 @@ TEST(Cli, WrongOptionsEndTheProgramBeforeAnyWork) {
 TEST(Cli, ARunThatGoesOnHasItsOptionsUnlessOthersAreGiven) {
   const TemporaryFolder folder;
   std::ofstream(folder.path("options.json"))
-      << R"({"model": "gpt2:layers=1,hidden=64,heads=2,context=32", "lr": 0.25, "global-batch": 3})";
+      << R"({"model": "gpt2:layers=1,hidden=64,heads=2,context=32",
+             "lr": 0.25, "global-batch": 3})";
   const std::vector<std::string> plan = {"plan", "--run", folder.path(), "--resume"};
   const auto with = [&](std::vector<std::string> more) {
     more.insert(more.begin(), plan.begin(), plan.end());
