@@ -32,10 +32,6 @@ bool is_valid(const ShardCommits& shard, std::int64_t sequence) {
   return seen != nullptr && seen->has_table;
 }
 
-std::string problem_of(std::size_t rank, const ShardCommits& shard) {
-  return fmt::format("rank {}: {}", rank, shard.problem.data());
-}
-
 using Shards = std::vector<ShardCommits>;
 
 // The sequence numbers that any rank has seen, newest first.
@@ -48,35 +44,20 @@ std::set<std::int64_t, std::greater<>> all_sequences(const Shards& shards) {
 }
 
 // Why the newest valid one, `chosen` (0: none), may not be all that was acknowledged; or empty.
-std::string find_damage(const Shards& shards, int slots, std::int64_t newest_seen,
-                        std::int64_t chosen) {
+std::string find_damage(const Shards& shards, std::int64_t newest_seen, std::int64_t chosen) {
+  const bool all_have_newest = std::ranges::all_of(shards, [&](const ShardCommits& shard) {
+    return newest_seen > 0 && find(shard, newest_seen) != nullptr;
+  });
+  // The newest that is known to have been durable on all ranks.
+  const std::int64_t acknowledged = all_have_newest ? newest_seen : newest_seen - 1;
   for (std::size_t rank = 0; rank < shards.size(); ++rank) {
     const ShardCommits& shard = shards[rank];
-    const bool lost_acknowledged = chosen < newest_seen - 1 && !is_valid(shard, newest_seen - 1);
-    const bool all_have_newest =
-        chosen < newest_seen && std::ranges::all_of(shards, [&](const ShardCommits& other) {
-          return find(other, newest_seen) != nullptr;
-        });
-    const bool lost_table = all_have_newest && !is_valid(shard, newest_seen);
-    const bool lost_mark = slots == 1 && chosen == 0 && shard.problems > 0;
-    if (lost_acknowledged || lost_table || lost_mark || shard.problems > 1) {
-      return shard.problems > 0 ? problem_of(rank, shard)
-                                : fmt::format("rank {}: the superblock of sequence {} is gone",
-                                              rank, newest_seen - 1);
-    }
-  }
-  return {};
-}
-
-// Superblocks with wrong checksums that the choice passes over.
-std::string find_notice(const Shards& shards, std::int64_t chosen_step) {
-  for (std::size_t rank = 0; rank < shards.size(); ++rank) {
-    const auto without_table = std::ranges::count_if(
-        intact(shards[rank]), [](const Seen& seen) { return !seen.has_table; });
-    if (shards[rank].problems == without_table) continue;
+    const bool is_lost = chosen < acknowledged && !is_valid(shard, acknowledged);
+    if (!is_lost && !shard.unreadable) continue;
+    const std::string problem = shard.problem.data();
     return fmt::format(
-        "{}: torn by a crash before it was complete, or damaged; going on from step {}",
-        problem_of(rank, shards[rank]), chosen_step);
+        "rank {}: {}", rank,
+        problem.empty() ? fmt::format("superblock {} is gone", acknowledged) : problem);
   }
   return {};
 }
@@ -103,7 +84,7 @@ CommitChoice choose_wanted(const Shards& shards, const std::vector<std::int64_t>
   std::vector<std::int64_t> steps;
   CommitChoice choice;
   for (const std::int64_t sequence : valid) {
-    if (superblock_of(shards.front(), sequence).kind == SuperblockKind::started) continue;
+    if (superblock_of(shards.front(), sequence).kind == SuperblockKind::started) break;
     steps.push_back(agreed_step(shards, sequence));
     (steps.back() == wanted ? choice.sequence : choice.other) = sequence;
   }
@@ -123,8 +104,8 @@ ShardCommits summary_of(const store::FoundCommits& found) {
   };
   for (const store::FoundCommit& commit : found.valid) add(commit.superblock, true);
   for (const Superblock& superblock : found.without_table) add(superblock, false);
-  shard.problems = static_cast<int>(found.problems.size());
-  if (shard.problems > 0) {
+  shard.unreadable = found.problems.size() > found.without_table.size();
+  if (!found.problems.empty()) {
     const std::string& text = found.problems.front();
     std::copy_n(text.data(), std::min(text.size(), shard.problem.size() - 1), shard.problem.data());
   }
@@ -150,14 +131,17 @@ CommitChoice choose_commit(const std::vector<ShardCommits>& shards, int slots,
   const std::int64_t newest_seen = sequences.empty() ? 0 : *sequences.begin();
   CommitChoice choice;
   if (!valid.empty()) choice.sequence = valid.front();
-  choice.damage = find_damage(shards, slots, newest_seen, choice.sequence.value_or(0));
-  const std::int64_t step = choice.sequence ? agreed_step(shards, *choice.sequence) : 0;
+  choice.damage = find_damage(shards, newest_seen, choice.sequence.value_or(0));
+  if (!choice.sequence) return choice;
+  const std::int64_t step = agreed_step(shards, *choice.sequence);
+  const bool is_started =
+      superblock_of(shards.front(), *choice.sequence).kind == SuperblockKind::started;
   if (!choice.damage.empty()) {
-    choice.other = std::exchange(choice.sequence, std::nullopt);
+    const auto intact_one = std::exchange(choice.sequence, std::nullopt);
+    if (!is_started) choice.other = intact_one;
     return choice;
   }
-  if (choice.sequence &&
-      superblock_of(shards.front(), *choice.sequence).kind == SuperblockKind::started) {
+  if (is_started) {
     throw_error<ConfigError>(
         "the run was stopped in the middle of step {}; without checkpoints (--checkpoint-every 0) "
         "there is nothing to go on from: start again in another --run folder, or from a portable "
@@ -165,7 +149,6 @@ CommitChoice choose_commit(const std::vector<ShardCommits>& shards, int slots,
         step + 1);
   }
   if (slots == 2 && valid.size() > 1) choice.other = valid[1];
-  choice.notice = find_notice(shards, step);
   return choice;
 }
 

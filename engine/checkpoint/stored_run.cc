@@ -60,8 +60,6 @@ StoredRun::StoredRun(const StorePointer& pointer, StoredRunOptions options,
 
 StoredRun::~StoredRun() = default;
 
-const std::string& StoredRun::notice() const { return opened_->choice().notice; }
-
 bool StoredRun::fits(const store::Manifest& manifest, const std::vector<std::string>& directories) {
   const auto own = opened_->kept().find(comm_.rank());
   const bool here = opened_->shards() == comm_.world_size() && own != opened_->kept().end() &&

@@ -4,7 +4,7 @@
 //   opened, a commit chosen ──┬─ take_volume(): this rank goes on in its own store (in place)
 //                             └─ free_dead_slots(), filler() fills a new store, remove()
 //
-// Everything here but commit() and notice() is collective. A shard of the old store that a rank
+// Everything here but commit() is collective. A shard of the old store that a rank
 // needs and does not reach is read by one that does and sent to all; one that no rank reaches is
 // refused by name.
 //
@@ -49,8 +49,6 @@ class StoredRun {
   // shard has it: kind, step and snapshot are the same for all. Nothing: training never wrote an
   // update, or never committed.
   const std::optional<store::Superblock>& commit() const { return commit_; }
-  // What the user has to know: of a superblock that may have been damaged. May be empty.
-  const std::string& notice() const;
 
   // Whether every rank can go on in the store it made: as many ranks, each with its own files in
   // these directories, and the extents that `manifest` wants.

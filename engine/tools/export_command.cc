@@ -117,7 +117,6 @@ int run_export(const Options& options) {
   const std::optional<store::Superblock> commit = store.commit();
   if (!commit) throw_error<ConfigError>("export: {} has no checkpoint yet", run);
   store.share();
-  if (!store.choice().notice.empty()) fmt::print(stderr, "{}\n", store.choice().notice);
   origin.step = commit->step;
   origin.snapshot = commit->snapshot;
 

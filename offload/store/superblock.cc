@@ -28,7 +28,9 @@ constexpr Field<std::int64_t> kScheduleStep{80};
 constexpr Field<std::int64_t> kOptimizerStep{88};
 constexpr Field<std::int64_t> kSkippedInARow{96};
 constexpr std::size_t kRandomStateOffset = 104;
-constexpr Field<std::uint64_t> kChecksum{kSuperblockBytes - 8};
+// All of it is in the first sector, which drives write whole or not at all; the rest is zeros.
+constexpr std::int64_t kSectorBytes = 512;
+constexpr Field<std::uint64_t> kChecksum{kSectorBytes - 8};
 
 constexpr std::string_view kTableMagic = "STRATATB";
 constexpr Field<std::int64_t> kTableSequence{8};
@@ -42,8 +44,12 @@ constexpr std::uint64_t kTableSeed = 0x7461626C;
 constexpr std::int64_t kCountMax = std::int64_t{1} << 60;
 
 std::uint64_t superblock_checksum(std::span<const std::byte> bytes, int copy) {
-  return checksum(bytes.data(), kSuperblockBytes - 8,
+  return checksum(bytes.data(), kSectorBytes - 8,
                   kSuperblockSeed + static_cast<std::uint64_t>(copy));
+}
+
+bool is_zero(std::span<const std::byte> bytes) {
+  return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; });
 }
 
 void check_magic(std::span<const std::byte> bytes, std::string_view magic, const char* name) {
@@ -115,12 +121,11 @@ std::optional<Superblock> decode_superblock(std::span<const std::byte> bytes, in
     throw_error<FormatError>("{} bytes are too few for a superblock", bytes.size());
   }
   bytes = bytes.first(kSuperblockBytes);
-  if (std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; })) {
-    return std::nullopt;
-  }
+  if (is_zero(bytes)) return std::nullopt;
   check_magic(bytes, kSuperblockMagic, "superblock");
-  if (kChecksum.get(bytes) != superblock_checksum(bytes, copy)) {
-    throw FormatError("the superblock is damaged, or was not written to its end");
+  if (kChecksum.get(bytes) != superblock_checksum(bytes, copy) ||
+      !is_zero(bytes.subspan(kSectorBytes))) {
+    throw FormatError("the superblock is damaged");
   }
   Superblock superblock;
   const std::int32_t kind = kKind.get(bytes);

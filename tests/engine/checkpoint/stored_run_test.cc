@@ -333,14 +333,19 @@ TEST_F(StoredRunTest, ADamagedTableOfTheNewestCommitIsNotPassedOver) {
   EXPECT_TRUE(mentions(text, "step 10 is damaged too")) << text;
 }
 
-TEST_F(StoredRunTest, AnUnreadableSuperblockIsTold) {
+TEST_F(StoredRunTest, AnUnreadableSuperblockIsNotPassedOver) {
   make_run({});
   overwrite(file_of(kRunId, 0), 8192 + 40);
-  failure_on(1, [&](comm::Communicator& comm) {
-    const StoredRun old(pointer_to(kRunId, 1), {}, comm);
-    EXPECT_EQ(old.commit()->step, 10);
-    EXPECT_TRUE(mentions(old.notice(), "going on from step 10")) << old.notice();
-  });
+  const std::string text =
+      failure_on(1, [&](comm::Communicator& comm) { StoredRun(pointer_to(kRunId, 1), {}, comm); });
+  EXPECT_TRUE(mentions(text, "copy 0: the superblock is damaged")) << text;
+  EXPECT_TRUE(mentions(text, "--resume-step 10")) << text;
+  EXPECT_EQ(failure_on(1,
+                       [&](comm::Communicator& comm) {
+                         const StoredRun old(pointer_to(kRunId, 1), {{}, {}, 10}, comm);
+                         EXPECT_EQ(old.commit()->step, 10);
+                       }),
+            "");
 }
 
 TEST_F(StoredRunTest, OneSlotGoesOnFromACleanMarkOnly) {
