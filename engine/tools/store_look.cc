@@ -94,6 +94,7 @@ StoreLook look_at(const StoredTarget& target) {
 }
 
 std::optional<std::int64_t> last_logged_step(const std::string& run_folder) {
+  if (run_folder.empty()) return std::nullopt;
   constexpr std::int64_t kTailBytes = 64 << 10;  // of many lines
   const auto path = std::filesystem::path(run_folder) / "log.jsonl";
   std::ifstream file(path, std::ios::binary | std::ios::ate);

@@ -30,7 +30,7 @@ struct StoreLook {
 
 StoreLook look_at(const StoredTarget& target);
 
-// The step of the last whole line of a run's log; nothing: there is none.
+// The step of the last whole line of a run's log; nothing: there is none, or no run folder.
 std::optional<std::int64_t> last_logged_step(const std::string& run_folder);
 
 }  // namespace strata::engine

@@ -170,7 +170,6 @@ bool Verifier::is_intact(std::int64_t sequence, std::optional<std::int64_t> veri
 void Verifier::verify() {
   if (shards_.empty()) return;
   const CommitChoice choice = choose();
-  add_note(choice.notice);
   if (!choice.damage.empty()) report(choice.damage);
   const std::int64_t damaged_before = result_.damaged;
   if (choice.sequence) {

@@ -14,9 +14,9 @@
 
 #include "io/storage.h"
 #include "kernels/base/aligned_buffer.h"
+#include "offload/plan.h"
 #include "offload/store/manifest.h"
 #include "offload/store/superblock.h"
-#include "offload/tier.h"
 
 namespace strata::store {
 

@@ -17,10 +17,10 @@
 
 #include "kernels/base/aligned_buffer.h"
 #include "kernels/base/worker_set.h"
+#include "offload/plan.h"
 #include "offload/store/block_reader.h"
 #include "offload/store/manifest.h"
 #include "offload/store/superblock.h"
-#include "offload/tier.h"
 
 namespace strata::store {
 
