@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "io/storage.h"
 #include "kernels/base/aligned_buffer.h"
 #include "kernels/base/worker_set.h"
 #include "offload/plan.h"

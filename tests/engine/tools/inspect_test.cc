@@ -93,7 +93,7 @@ TEST(Inspect, SaysWhatIsWrongWithACopy) {
       .seekp(store::kHeaderBytes + 100)
       .put('x');
   const std::string text = output_of({run.folder.path()});
-  EXPECT_TRUE(mentions(text, "the superblock is damaged, or was not written to its end")) << text;
+  EXPECT_TRUE(mentions(text, "copy 0: the superblock is damaged")) << text;
   EXPECT_TRUE(mentions(text, ": damaged: ")) << text;
 }
 
