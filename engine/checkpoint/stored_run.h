@@ -31,8 +31,7 @@ namespace strata::engine {
 class OpenedStore;
 
 struct StoredRunOptions {
-  std::vector<std::string>
-      directories;  // looked in besides those of the pointer: --nvme, the run's
+  std::vector<std::string> directories;  // besides those of the pointer: --nvme, the run's
   io::EngineOptions engine;
   std::optional<std::int64_t> step;  // the commit of this step; nothing: the newest
 };
