@@ -126,6 +126,25 @@ TEST(Inspect, RunsThatHaveNothingYet) {
   EXPECT_TRUE(mentions(output_of({run.folder.path()}), ": nothing committed yet"));
 }
 
+// A run without checkpoints: at its stop, and killed after it had gone on.
+TEST(Inspect, MarksOfARunWithoutCheckpoints) {
+  const TemporaryFolder folder;
+  const store::Manifest manifest = store::testing::small_manifest();
+  const store::StoreIdentity identity{store::new_run_id(), 0, 1, folder.path()};
+  const auto volume = store::testing::make_store({folder.path()}, identity, manifest);
+  volume->keep();
+  replace_store_pointer(folder.path(), {identity.run_id, {{"here", {folder.path()}}}});
+  store::testing::NewLog log(*volume, manifest);
+  const store::CommitTable table = store::testing::fill_slots(
+      *volume, manifest, std::vector<std::uint8_t>(manifest.units.size()), 1);
+  log.log.write(store::SuperblockKind::clean_mark, 7, {}, &table);
+  EXPECT_TRUE(mentions(output_of({folder.path()}), ": clean at step 7, without checkpoints"));
+  log.log.write(store::SuperblockKind::started, 7, {}, nullptr);
+  const std::string text = output_of({folder.path()});
+  EXPECT_TRUE(mentions(text, "stopped in the middle of step 8")) << text;
+  EXPECT_TRUE(mentions(text, "copy 0: started mark of step 7, sequence number 2\n")) << text;
+}
+
 TEST(Inspect, DamagedFilesAndMissingFoldersAreNamed) {
   const TemporaryFolder folder;
   const std::string path = folder.path("strata-0123456789abcdef0123456789abcdef-rank0.store");
