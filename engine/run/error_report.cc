@@ -6,10 +6,12 @@
 
 namespace strata::engine {
 
-void print_error(std::string_view message) {
-  fmt::print(stderr, "strata: error: {}\n", message);
+void print_notice(std::string_view message) {
+  fmt::print(stderr, "strata: {}\n", message);
   std::fflush(stderr);
 }
+
+void print_error(std::string_view message) { print_notice(fmt::format("error: {}", message)); }
 
 void report(const std::exception& error, int rank) {
   if (dynamic_cast<const ReportedFailure*>(&error) != nullptr) return;

@@ -1,4 +1,5 @@
-// How an error reaches the user: one line on standard error.
+// How errors, and what is said from other threads than the loop's, reach the user: one line on
+// standard error.
 #pragma once
 
 #include <exception>
@@ -15,6 +16,8 @@ class ReportedFailure final : public ExitError {
       : ExitError(error.what(), exit_code) {}
 };
 
+// Prints "strata: …" at once. Thread-safe.
+void print_notice(std::string_view message);
 // Prints "strata: error: …" and flushes.
 void print_error(std::string_view message);
 // The same of an error of `rank`, or of the only one (-1), unless it was reported.
