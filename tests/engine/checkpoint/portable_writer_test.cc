@@ -109,7 +109,7 @@ TEST_F(PortableWriterTest, TheNewestAreKept) {
 TEST_F(PortableWriterTest, AFailureOfAnyRankLeavesNothingAndTheNextCopySucceeds) {
   Writers writers(model_, directory_, 2);
   writers.write(10);
-  for (const std::size_t broken : {0u, 2u}) {
+  for (const std::size_t broken : {0u, 1u}) {
     const auto change_checksums = [&] {
       for (std::uint64_t& checksum : model_.ranks[broken]->table().checksums) checksum ^= 1;
     };
@@ -118,7 +118,7 @@ TEST_F(PortableWriterTest, AFailureOfAnyRankLeavesNothingAndTheNextCopySucceeds)
     EXPECT_EQ(report.result, PortableReport::Result::failed);
     EXPECT_TRUE(mentions(report.text, "step-00000020 was not written")) << report.text;
     EXPECT_TRUE(mentions(report.text, broken == 0 ? "not those that were written there"
-                                                  : "rank 2 did not copy its part"))
+                                                  : "rank 1 did not copy its part"))
         << report.text;
     EXPECT_EQ(names_in(directory_), std::vector<std::string>{"step-00000010"});
     change_checksums();
