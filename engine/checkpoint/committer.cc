@@ -11,14 +11,11 @@ namespace strata::engine {
 using offload::StateKind;
 using offload::Tier;
 
-Committer::Committer(CommitterParts parts, AlignedSpan staging,
-                     std::optional<std::int64_t> committed_step)
+Committer::Committer(CommitterParts parts, AlignedSpan staging, std::optional<Origin> origin)
     : parts_(std::move(parts)),
       staging_(staging),
       copies_stream_(parts_.device.make_stream("commit copy")),
       changed_(parts_.manifest.units.size(), 0),
-      step_(committed_step.value_or(0)),
-      committed_step_(committed_step),
       thread_("commit", parts_.failure, 1) {
   copies_.report_to(parts_.store.lasting_writes());
   const std::int64_t half_bytes = staging_.bytes() / 2 / kPageBytes * kPageBytes;
@@ -28,6 +25,12 @@ Committer::Committer(CommitterParts parts, AlignedSpan staging,
   }
   table_.live_slots.resize(parts_.manifest.units.size());
   table_.checksums.resize(static_cast<std::size_t>(parts_.manifest.committed_blocks()));
+  if (origin) {
+    step_ = origin->step;
+    snapshot_ = origin->snapshot;
+    committed_step_ = step_;
+    parts_.store.fill(table_);
+  }
   if (parts_.tracer != nullptr) track_ = parts_.tracer->add_track("commit");
 }
 
@@ -64,13 +67,14 @@ void Committer::before_updates() {
     state_ = State::written;
   } else if (one_slot() && !started_) {
     parts_.log.write(store::SuperblockKind::started, step_, snapshot_, nullptr);
+    started_ = true;
   }
 }
 
 void Committer::updates_may_start() {
-  started_ = true;
   if (state_ != State::written) return;
   committed_step_ = step_;
+  started_ = false;
   state_ = State::idle;
 }
 

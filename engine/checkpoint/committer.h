@@ -46,8 +46,12 @@ struct CommitterParts {
 class Committer final : public UpdateGate {
  public:
   // `staging`: pinned memory for states on the device, two of the largest blocks at least. All must
-  // outlive the committer. `committed_step`: of the commit that the run goes on from.
-  Committer(CommitterParts parts, AlignedSpan staging, std::optional<std::int64_t> committed_step);
+  // outlive the committer. `origin`: of the commit that the state is, in this store.
+  struct Origin {
+    std::int64_t step;
+    store::Snapshot snapshot;
+  };
+  Committer(CommitterParts parts, AlignedSpan staging, std::optional<Origin> origin);
   ~Committer() override;
 
   // The state after `step`, as soon as its updates have been applied. While idle.

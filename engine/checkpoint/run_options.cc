@@ -3,10 +3,17 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "engine/checkpoint/portable_index.h"
+#include "engine/options/config_file.h"
 #include "engine/options/option_list.h"
 #include "engine/options/option_parse.h"
+#include "kernels/base/error.h"
+#include "kernels/base/system_file.h"
 
 namespace strata::engine {
+
+namespace fs = std::filesystem;
+
 namespace {
 
 // A number or boolean where that is what the text says, exactly; otherwise a string.
@@ -14,6 +21,35 @@ nlohmann::ordered_json json_value(const std::string& text) {
   const auto value = nlohmann::ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
   const bool is_plain = value.is_number() || value.is_boolean();
   return is_plain && value.dump() == text ? value : nlohmann::ordered_json(text);
+}
+
+// What another run's place and memory were is not this run's business.
+bool is_taken_over(const OptionSpec& spec) {
+  return !spec.of_a_rank && spec.group != OptionGroup::tiers && spec.group != OptionGroup::run &&
+         spec.group != OptionGroup::limits;
+}
+
+Options options_of_portable(const std::string& folder) {
+  const std::string path = (fs::path(folder) / kPortableIndexFile).string();
+  const std::optional<std::string> text = read_system_file(path);
+  if (!text) {
+    throw_error<ConfigError>("--resume-from {}: no {} in it: it is no portable checkpoint", folder,
+                             kPortableIndexFile);
+  }
+  const PortableIndex index = [&] {
+    try {
+      return decode_portable_index(*text);
+    } catch (const FormatError& error) {
+      throw_error<FormatError>("{}: {}", path, error.what());
+    }
+  }();
+  Options options;
+  for (const ConfigEntry& entry : parse_config(index.origin.options.dump(), path)) {
+    for (const OptionSpec& spec : option_list()) {
+      if (spec.name == entry.key && is_taken_over(spec)) spec.set(options, entry.value);
+    }
+  }
+  return options;
 }
 
 }  // namespace
@@ -28,11 +64,18 @@ std::string run_options_json(const Options& options) {
   return object.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
-std::optional<Options> recorded_options(const Options& given) {
-  if (!given.resume || given.run.empty()) return std::nullopt;
-  const std::filesystem::path path = std::filesystem::path(given.run) / kRunOptionsFile;
-  if (!std::filesystem::exists(path)) return std::nullopt;
-  return parse_options({"train", "", CommandKind::train}, {"--config", path.string()});
+std::optional<RecordedOptions> recorded_options(const Options& given) {
+  if (given.resume && !given.run.empty()) {
+    const fs::path path = fs::path(given.run) / kRunOptionsFile;
+    if (fs::exists(path)) {
+      return RecordedOptions{
+          parse_options({"train", "", CommandKind::train}, {"--config", path.string()}),
+          "--run " + given.run};
+    }
+  }
+  if (given.resume_from.empty()) return std::nullopt;
+  return RecordedOptions{options_of_portable(given.resume_from),
+                         "--resume-from " + given.resume_from};
 }
 
 }  // namespace strata::engine

@@ -2,6 +2,9 @@
 // layer:
 //
 //   options.json of --run DIR --resume   <   --config FILE   <   command line
+//
+// A run that begins from a portable checkpoint has those recorded there below it instead, but
+// nothing of where the other run was and what it kept.
 #pragma once
 
 #include <optional>
@@ -17,8 +20,13 @@ inline constexpr const char* kRunOptionsFile = "options.json";
 // --config file.
 std::string run_options_json(const Options& options);
 
-// The options of the run that `given` goes on with: nothing unless it has --resume and --run, and
-// that folder has options. Throws ConfigError naming the file when it cannot be read.
-std::optional<Options> recorded_options(const Options& given);
+struct RecordedOptions {
+  Options options;
+  std::string recorded_in;  // "--run DIR"
+};
+
+// The options that `given` goes on with: of --run DIR with --resume, where that has a run, or else
+// of --resume-from. Throws ConfigError naming the file when it cannot be read.
+std::optional<RecordedOptions> recorded_options(const Options& given);
 
 }  // namespace strata::engine

@@ -135,8 +135,8 @@ void check_resume(const Options& o) {
   if (o.resume && o.run.empty()) {
     throw ConfigError("--resume needs the folder of the run: --run DIR");
   }
-  if (o.resume && !o.resume_from.empty()) {
-    throw ConfigError("--resume and --resume-from exclude each other: give one of them");
+  if (!o.resume_from.empty() && o.run.empty()) {
+    throw ConfigError("--resume-from begins a run of its own: give --run DIR too");
   }
   if (o.resume_step && !o.resume) throw ConfigError("--resume-step needs --run DIR --resume");
   require_at_least("resume-step", o.resume_step, std::int64_t{0});
@@ -152,6 +152,12 @@ void check_checkpoints(const Options& o) {
   }
   if (!o.checkpoint_to.empty() && o.checkpoint_every && o.checkpoint_every->never()) {
     throw ConfigError("--checkpoint-to copies commits, and --checkpoint-every 0 makes none");
+  }
+  if (!o.export_to.empty() && o.run.empty()) {
+    throw ConfigError("--export writes the last checkpoint of a run: give --run DIR too");
+  }
+  if (!o.export_to.empty() && o.checkpoint_every && o.checkpoint_every->never()) {
+    throw ConfigError("--export writes the last checkpoint, and --checkpoint-every 0 makes none");
   }
   require_at_least("checkpoint-keep", o.checkpoint_keep, std::int64_t{1});
   require_within("stop-within", o.stop_within, 0, kTimeoutMaxS);

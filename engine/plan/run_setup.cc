@@ -71,6 +71,7 @@ std::vector<PlannedBuffer> fixed_buffers(const RunSetup& setup,
       {Tier::host, kTokensTag, setup.batch.token_bytes()},
       {Tier::device, kResultsTag, results_bytes(setup.model)},
       {Tier::host, kResultsTag, results_bytes(setup.model)},
+      {Tier::host, kPortableTag, portable_memory_bytes(setup)},
       {Tier::device, "collective staging", comm_staging.device},
       {Tier::host, "collective staging", comm_staging.host}};
   buffers.insert(buffers.end(), more.begin(), more.end());
@@ -198,6 +199,11 @@ RunSetup resolve(const Options& options, const comm::Topology& topology,
 }
 
 }  // namespace
+
+std::int64_t portable_memory_bytes(const RunSetup& setup) {
+  const bool any = !setup.options.checkpoint_to.empty() || !setup.options.export_to.empty();
+  return any ? kPortableBlocks * setup.block_elements * bytes_of(Dtype::f32) : 0;
+}
 
 std::int64_t results_bytes(const models::Gpt2Config& model) {
   return Device::kAlignmentBytes + model.vocabulary * bytes_of(Dtype::f32);

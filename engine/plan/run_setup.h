@@ -59,6 +59,11 @@ RunSetup make_run_setup(const Options& options, const comm::Topology& topology,
 // Tags of the buffers that Trainer reserves besides those of offload/ and Gpt2Pass.
 inline constexpr const char* kTokensTag = "tokens";
 inline constexpr const char* kResultsTag = "results";
+inline constexpr const char* kPortableTag = "portable checkpoint";
+inline constexpr int kPortableBlocks = 3;
+// Host memory for copies of commits (--checkpoint-to, --export), so many blocks in f32; 0 where
+// there are none.
+std::int64_t portable_memory_bytes(const RunSetup& setup);
 // The loss sum f64, aligned, and the logits (V) f32 of a sample.
 std::int64_t results_bytes(const models::Gpt2Config& model);
 

@@ -2,8 +2,6 @@
 // ranks: from steps, and from requests that a step's collective has made known to all.
 //
 //   nothing due ──every N steps, or rank 0's clock, or SIGUSR2──▶ due ──committed()──▶ nothing due
-//
-// While a portable checkpoint still reads the last commit, what is due waits.
 #pragma once
 
 #include <chrono>
@@ -26,13 +24,11 @@ class CheckpointSchedule {
     return interval_.seconds > 0 && now - last_ >= std::chrono::duration<double>(interval_.seconds);
   }
 
-  enum class Answer : std::uint8_t { no, commit, postponed };
-  // Of the step that has ended.
-  Answer after_step(std::int64_t step, std::uint32_t requests) {
+  // Whether the step that has ended is to be committed, or an earlier one was and has not been.
+  bool is_due(std::int64_t step, std::uint32_t requests) {
     const bool by_step = interval_.steps > 0 && step % interval_.steps == 0;
     due_ = due_ || by_step || (requests & (kCommitRequest | kCheckpointTimeDue)) != 0;
-    if (!due_) return Answer::no;
-    return (requests & kCopyUnderWay) != 0 ? Answer::postponed : Answer::commit;
+    return due_;
   }
 
   void committed(Clock::time_point now) {

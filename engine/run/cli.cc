@@ -134,10 +134,10 @@ const Command& find_command(const std::string& name) {
 // Those of a run that goes on lie below what is given.
 Options read_checked(const Command& command, const std::vector<std::string>& arguments) {
   Options options = parse_options(command.syntax, arguments);
-  const std::optional<Options> recorded = recorded_options(options);
-  if (recorded) options = parse_options(command.syntax, arguments, *recorded);
+  const std::optional<RecordedOptions> recorded = recorded_options(options);
+  if (recorded) options = parse_options(command.syntax, arguments, recorded->options);
   command.check(options);
-  if (recorded) require_same_mathematics(*recorded, options, "--run " + options.run);
+  if (recorded) require_same_mathematics(recorded->options, options, recorded->recorded_in);
   return options;
 }
 

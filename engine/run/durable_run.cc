@@ -62,6 +62,13 @@ RunStore DurableRun::open_store(const io::EngineChoice& engine, Tracer* tracer) 
       stored_->free_dead_slots();
     }
   }
+  if (stored_ == nullptr && !setup_.options.resume_from.empty()) {
+    portable_ = agree(comm_, [&] {
+      return std::make_unique<PortableFiller>(setup_.options.resume_from, manifest_of(setup_),
+                                              comm_.rank());
+    });
+    snapshot_ = portable_->origin().snapshot;
+  }
   return make_new_store(setup_, comm_, engine, tracer);
 }
 
@@ -75,7 +82,8 @@ void DurableRun::abandon_store_without_commit() {
 }
 
 StateFiller* DurableRun::filler(WorkerSet& workers) {
-  if (stored_ != nullptr) filler_ = stored_->filler(workers);
+  if (stored_ == nullptr) return portable_.get();
+  filler_ = stored_->filler(workers);
   return filler_.get();
 }
 
@@ -87,22 +95,23 @@ void DurableRun::begin(Trainer& trainer, Session& session, FailureLatch& failure
   log_ = std::make_unique<store::CommitLog>(*store.volume, store.volume->file(0), store.header,
                                             store.manifest, staging.sub(0, log_bytes));
   log_->continue_after(in_place_ ? &*stored_->commit() : nullptr);
-  std::optional<std::int64_t> committed;
-  if (in_place_) committed = stored_->commit()->step;
+  std::optional<Committer::Origin> origin;
+  if (in_place_) origin = {stored_->commit()->step, snapshot_};
   committer_ = std::make_unique<Committer>(
       CommitterParts{trainer.state(), *log_, store.manifest, session.device(), failure,
                      session.tracer(), std::move(before_superblock)},
-      staging.sub(log_bytes, staging.bytes() - log_bytes), committed);
+      staging.sub(log_bytes, staging.bytes() - log_bytes), origin);
   trainer.go_on_from({snapshot_.optimizer_step, snapshot_.skipped_in_a_row});
   kept_ = stored_ != nullptr;
   if (!in_place_) {
     store.volume->keep();
-    if (stored_ != nullptr) commit_now(trainer, stored_->commit()->step, snapshot_);
+    if (step() > 0) commit_now(trainer, step(), snapshot_);
     point_to(store);
     if (stored_ != nullptr) stored_->remove();
   }
   stored_.reset();
   filler_.reset();
+  portable_.reset();
 }
 
 void DurableRun::give_up(Session& session) noexcept {
@@ -138,7 +147,8 @@ void DurableRun::commit_now(Trainer& trainer, std::int64_t step, const store::Sn
 }
 
 std::string DurableRun::origin_text() const {
-  if (!stored_) return "";
+  if (portable_ != nullptr) return fmt::format("step {} of {}", step(), setup_.options.resume_from);
+  if (stored_ == nullptr) return "";
   return fmt::format("step {}, {}", stored_->commit()->step,
                      in_place_ ? "in the store that it has" : "into a new store");
 }

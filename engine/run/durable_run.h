@@ -15,6 +15,7 @@
 #include <string>
 
 #include "engine/checkpoint/committer.h"
+#include "engine/checkpoint/portable_filler.h"
 #include "engine/checkpoint/stored_run.h"
 #include "engine/plan/run_setup.h"
 #include "engine/run/run_store.h"
@@ -67,6 +68,7 @@ class DurableRun {
   std::optional<StorePointer> pointer_;
   std::unique_ptr<StoredRun> stored_;
   std::unique_ptr<StateFiller> filler_;
+  std::unique_ptr<PortableFiller> portable_;  // of --resume-from
   store::Snapshot snapshot_;
   bool in_place_ = false;
   bool kept_ = false;

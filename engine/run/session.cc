@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "engine/plan/recorded_arithmetic.h"
 #include "engine/step/agreement.h"
 #include "kernels/base/error.h"
 
@@ -59,7 +60,12 @@ void Session::measure(const RunSetup& setup) {
     scratch = scratch_beside(*volume(), std::min(capacity, measuring_bytes(capacity)),
                              engine_options(setup.options, engine_choice_));
   }
-  rates_ = measure_machine(setup, device_, store_.is_new ? volume() : scratch.get(), comm_);
+  const auto kept = agree(comm_, [&]() -> std::optional<RecordedArithmetic> {
+    if (comm_.rank() != 0) return std::nullopt;
+    return arithmetic_to_keep(setup);
+  });
+  rates_ = measure_machine(setup, device_, store_.is_new ? volume() : scratch.get(), comm_,
+                           kept ? &*kept : nullptr);
 }
 
 TrainerParts Session::trainer_parts() {

@@ -19,6 +19,7 @@
 #include "engine/run/durable_run.h"
 #include "engine/run/error_report.h"
 #include "engine/run/nvme_ledger.h"
+#include "engine/run/portable_copies.h"
 #include "engine/run/progress.h"
 #include "engine/run/run_folder.h"
 #include "engine/run/run_length.h"
@@ -181,16 +182,12 @@ struct RunFrame {
   }
 };
 
-StopRules stop_rules(const RunSetup& setup, RunFrame& frame) {
+StopRules stop_rules(const RunSetup& setup) {
   StopRules rules{setup.plan.durability,
                   setup.options.run,
                   std::chrono::duration<double>(setup.options.stop_within),
                   {}};
-  if (setup.topology.rank == 0) {
-    rules.say = [&frame](std::string_view text) {
-      if (frame.progress) frame.progress->note(text);
-    };
-  }
+  if (setup.topology.rank == 0) rules.say = print_notice;
   return rules;
 }
 
@@ -200,8 +197,12 @@ void open_outputs(const Prepared& prepared, Session& session, const std::string&
   const RunSetup& setup = prepared.setup;
   const Options& options = setup.options;
   if (frame.folder) {
+    // Nothing refuses the run any more.
+    frame.folder->write_options(options);
+    frame.folder->write_plan(json_text(plan_json(setup)));
     frame.folder->write_arithmetic(json_text(arithmetic_json(setup, session.rates())));
-    frame.folder->cut_log(durable->step());
+    const bool begins = durable->step() == 0;  // and evaluates before its first step
+    frame.folder->cut_log(begins ? -1 : durable->step());
   }
   frame.log.emplace(log_paths(options, frame.folder ? &*frame.folder : nullptr));
   if (!options.json) print_start(prepared, session, binding, durable);
@@ -224,9 +225,14 @@ RunEnd train(const Prepared& prepared, Session& session, Ranks& ranks, DurableRu
       if (frame.log) frame.log->sync();
     });
   }
+  std::optional<PortableCopies> copies;
+  if (portable_memory_bytes(prepared.setup) > 0) {
+    copies.emplace(prepared.setup, session.rates(), session.store(), session.device(), ranks.comm,
+                   requests, durable->step());
+  }
   if (frame.progress && !prepared.setup.options.json) print_storage(session);
   return TrainingRun(prepared.setup, prepared.data, session, trainer, started,
-                     {stop, requests, durable}, frame.output())
+                     {stop, requests, durable, copies ? &*copies : nullptr}, frame.output())
       .run();
 }
 
@@ -241,11 +247,9 @@ int run_train(const Options& options, Ranks& ranks, std::chrono::steady_clock::t
   agree(comm, [&] {  // afterwards the folder exists for every rank
     if (comm.rank() != 0 || options.run.empty()) return;
     frame.folder.emplace(options.run, folder_use(options));
-    frame.folder->write_options(options);
-    frame.folder->write_plan(json_text(plan_json(setup)));
   });
   StepRequests requests{0};
-  StopWatch stop(stop_rules(setup, frame), requests, ranks.failure);
+  StopWatch stop(stop_rules(setup), requests, ranks.failure);
   // A rank that shares its host keeps to its cores, so that its memory is next to them.
   if (comm.topology().local_world_size > 1) stay_on(setup.cpus);
   spread_memory();

@@ -54,6 +54,7 @@ RunEnd TrainingRun::run() {
   if (first_step_ > steps_) {
     note(fmt::format("nothing is left to train: the run has all its {}",
                      count_text(steps_, "step")));
+    finish_copies();
     return RunEnd::complete;
   }
   if (data_.validation != nullptr && first_step_ == 1) show_start();
@@ -151,15 +152,16 @@ store::Snapshot TrainingRun::snapshot(std::int64_t step) const {
 
 void TrainingRun::commit_if_due(std::int64_t step, std::uint32_t requests) {
   if (control_.durable == nullptr || step == steps_) return;  // the end commits
-  switch (checkpoints_.after_step(step, requests)) {
-    case CheckpointSchedule::Answer::no:
-      return;
-    case CheckpointSchedule::Answer::postponed:
-      note(fmt::format("the commit of step {} waits for the portable checkpoint of step {}", step,
-                       summary_.committed_step.value_or(0)));
-      return;
-    case CheckpointSchedule::Answer::commit:
-      break;
+  bool is_held = false;
+  if (control_.copies != nullptr) {
+    if (const auto text = control_.copies->after_step(committer(), requests)) note(*text);
+    is_held = control_.copies->holds_commits(requests);
+  }
+  if (!checkpoints_.is_due(step, requests)) return;
+  if (is_held) {
+    note(fmt::format("the commit of step {} waits for the portable checkpoint of step {}", step,
+                     control_.copies->step()));
+    return;
   }
   checkpoints_.committed(Clock::now());
   committer().want(step, snapshot(step));
@@ -213,6 +215,11 @@ void TrainingRun::stop(std::int64_t step) {
   note(control_.stop.stopped_text(step));
 }
 
+void TrainingRun::finish_copies() {
+  if (control_.copies == nullptr) return;
+  for (const std::string& text : control_.copies->finish(committer())) note(text);
+}
+
 void TrainingRun::finish() {
   control_.stop.run_ends();
   trainer_.drain();
@@ -220,6 +227,7 @@ void TrainingRun::finish() {
   if (control_.durable != nullptr) {
     control_.durable->commit_now(trainer_, steps_, snapshot(steps_));
     summary_.committed_step = committer().committed_step();
+    finish_copies();
   }
   if (setup_.options.sample_tokens > 0) sample(steps_);
   ledger_.update(trainer_.state_traffic());

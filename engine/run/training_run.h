@@ -13,6 +13,7 @@
 #include "engine/run/checkpoint_schedule.h"
 #include "engine/run/durable_run.h"
 #include "engine/run/nvme_ledger.h"
+#include "engine/run/portable_copies.h"
 #include "engine/run/progress.h"
 #include "engine/run/run_folder.h"
 #include "engine/run/run_log.h"
@@ -39,6 +40,7 @@ struct RunControl {
   StopWatch& stop;
   StepRequests& requests;  // of this rank
   DurableRun* durable;     // null: nothing outlives the run
+  PortableCopies* copies;  // null: nobody wants any
 };
 
 enum class RunEnd : std::uint8_t { complete, stopped };
@@ -76,6 +78,7 @@ class TrainingRun final : private UpdateGate {
   void log_waiting();
   void stop(std::int64_t step);
   void finish();
+  void finish_copies();
   void note(const std::string& text);
 
   const RunSetup& setup_;

@@ -1,0 +1,109 @@
+#include "engine/run/portable_copies.h"
+
+#include <filesystem>
+
+#include "engine/checkpoint/run_options.h"
+#include "models/hf_gpt2.h"
+
+namespace strata::engine {
+
+namespace {
+
+PortableWriterOptions writer_options(const RunSetup& setup, Dtype weights,
+                                     const std::string& directory, std::int64_t keep) {
+  return {setup.topology.rank, setup.topology.world_size,
+          models::hf_gpt2_config(setup.model, weights), directory, keep};
+}
+
+PortableFormat format_of(const RunSetup& setup, PortableContent content) {
+  PortableFormat format;
+  format.content = content;
+  format.weights = setup.shape.precision;
+  return format;
+}
+
+}  // namespace
+
+PortableCopies::PortableCopies(const RunSetup& setup, const MachineRates& rates,
+                               const RunStore& store, Device& device, comm::Communicator& comm,
+                               StepRequests& requests, std::int64_t begun_at)
+    : setup_(setup),
+      comm_(comm),
+      requests_(requests),
+      manifest_(store.manifest),
+      options_(nlohmann::json::parse(run_options_json(setup.options))),
+      arithmetic_(arithmetic_json(setup, rates)),
+      memory_(device.allocate_pinned(kPortableTag, portable_memory_bytes(setup))),
+      blocks_(*store.volume, store.manifest, setup.topology.rank),
+      step_(begun_at) {
+  if (setup.options.checkpoint_to.empty()) return;
+  const PortableFormat format = format_of(setup, PortableContent::training_state);
+  writer_.emplace(PortableLayout(manifest_, format),
+                  writer_options(setup, format.weights, setup.options.checkpoint_to,
+                                 setup.options.checkpoint_keep),
+                  memory_.span());
+}
+
+std::optional<std::string> PortableCopies::after_step(const Committer& committer,
+                                                      std::uint32_t requests) {
+  just_begun_ = false;
+  if (!writer_) return std::nullopt;
+  std::optional<std::string> text;
+  if ((requests & kCopyUnderWay) == 0) {
+    if (const auto report = writer_->advance()) text = report->text;
+  }
+  // All ranks are idle when no rank was busy and this one is: publishing shows as busy.
+  const auto committed = committer.committed_step();
+  const bool may_begin = (requests & kCopyUnderWay) == 0 && writer_->idle();
+  if (may_begin && committed && *committed > step_) {
+    begin(*writer_, step_folder_name(*committed), committer);
+    just_begun_ = true;
+  }
+  show_whether_busy();
+  return text;
+}
+
+void PortableCopies::show_whether_busy() {
+  if (writer_->busy()) {
+    requests_.fetch_or(kCopyUnderWay);
+  } else {
+    requests_.fetch_and(~static_cast<std::uint32_t>(kCopyUnderWay));
+  }
+}
+
+void PortableCopies::begin(PortableWriter& writer, const std::string& name,
+                           const Committer& committer) {
+  step_ = *committer.committed_step();
+  table_ = committer.committed_table();
+  writer.begin(
+      name,
+      {step_, committer.committed_snapshot(), setup_.topology.world_size, options_, arithmetic_},
+      blocks_, table_);
+}
+
+std::vector<std::string> PortableCopies::finish(const Committer& committer) {
+  std::vector<std::string> texts;
+  const auto end = [&](PortableWriter& writer) {
+    if (const auto report = writer.finish(comm_)) texts.push_back(report->text);
+  };
+  if (writer_) {
+    end(*writer_);
+    if (*committer.committed_step() > step_) {
+      begin(*writer_, step_folder_name(*committer.committed_step()), committer);
+      end(*writer_);
+    }
+  }
+  if (!setup_.options.export_to.empty()) {
+    const std::filesystem::path target =
+        std::filesystem::absolute(setup_.options.export_to).lexically_normal();
+    const PortableFormat format = format_of(setup_, PortableContent::weights);
+    PortableWriter writer(PortableLayout(manifest_, format),
+                          writer_options(setup_, format.weights, target.parent_path(), 0),
+                          memory_.span());
+    begin(writer, target.filename(), committer);
+    end(writer);
+  }
+  return texts;
+}
+
+}  // namespace strata::engine

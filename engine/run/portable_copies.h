@@ -1,0 +1,67 @@
+// PortableCopies: --checkpoint-to and --export: copies of a run's commits for any program and any
+// number of ranks, made while training goes on.
+//
+//   idle ──after_step(): a commit that is new──▶ copying (all ranks) ──after_step(), …──▶ idle
+//
+// While any rank reads a commit's slots no other commit may be made: holds_commits(). Whether that
+// is so is known alike on all ranks: from the requests of a step's collective.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/checkpoint/committer.h"
+#include "engine/checkpoint/portable_writer.h"
+#include "engine/plan/machine_rates.h"
+#include "engine/plan/run_setup.h"
+#include "engine/run/run_store.h"
+#include "engine/step/update_gate.h"
+#include "kernels/device/device.h"
+#include "offload/comm/communicator.h"
+#include "offload/store/block_reader.h"
+
+namespace strata::engine {
+
+class PortableCopies {
+ public:
+  // Reserves what the plan has for it. All must outlive it. `begun_at`: the step that the run goes
+  // on from, whose commit is not copied again.
+  PortableCopies(const RunSetup& setup, const MachineRates& rates, const RunStore& store,
+                 Device& device, comm::Communicator& comm, StepRequests& requests,
+                 std::int64_t begun_at);
+
+  // After a step, on every rank; `requests`: of all ranks, in that step. What to tell, if anything.
+  std::optional<std::string> after_step(const Committer& committer, std::uint32_t requests);
+
+  // Whether the commit of the step must wait.
+  bool holds_commits(std::uint32_t requests) const {
+    return just_begun_ || (requests & kCopyUnderWay) != 0;
+  }
+  std::int64_t step() const { return step_; }  // of the copy under way, or the last one
+
+  // At the end of training: ends the copy under way, and makes those of the last commit.
+  // Collective.
+  std::vector<std::string> finish(const Committer& committer);
+
+ private:
+  void begin(PortableWriter& writer, const std::string& name, const Committer& committer);
+  void show_whether_busy();
+
+  const RunSetup& setup_;
+  comm::Communicator& comm_;
+  StepRequests& requests_;
+  const store::Manifest& manifest_;
+  nlohmann::json options_;
+  nlohmann::json arithmetic_;
+  PinnedBuffer memory_;
+  store::BlockReader blocks_;
+  store::CommitTable table_;  // of the commit that is copied
+  std::int64_t step_;
+  bool just_begun_ = false;               // since the last step's collective
+  std::optional<PortableWriter> writer_;  // of --checkpoint-to
+};
+
+}  // namespace strata::engine
