@@ -1,9 +1,13 @@
 // EngineRun: a whole training run inside the test's process, on one rank: the machinery of `strata
 // train` without its command line, progress and log. And what the tests compare of it.
+//
+// With a run folder (Options::run, made if missing) it has a store and goes on from what is there;
+// it commits when it is told to, whatever --checkpoint-every says.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <optional>
@@ -13,6 +17,7 @@
 #include "engine/data/sample_order.h"
 #include "engine/data/training_data.h"
 #include "engine/plan/run_setup.h"
+#include "engine/run/durable_run.h"
 #include "engine/run/session.h"
 #include "engine/step/trainer.h"
 #include "io/fault_storage.h"
@@ -22,26 +27,35 @@
 namespace strata::test {
 
 // With blocks so small that the shards of small models have several.
-inline engine::RunSetup make_setup(const engine::Options& options, comm::Communicator& comm) {
-  return engine::make_run_setup(options, comm.topology(), comm.staging_bytes(),
-                                offload::kShardAlignmentElements);
+inline engine::RunSetup make_setup(const engine::Options& options, comm::Communicator& comm,
+                                   std::int64_t block_elements = offload::kShardAlignmentElements) {
+  return engine::make_run_setup(options, comm.topology(), comm.staging_bytes(), block_elements);
 }
 
 // Members in the order in which `strata train` sets them up.
 class EngineRun {
  public:
-  explicit EngineRun(const engine::Options& options) : EngineRun(options, std::nullopt) {}
-  // With `faults`, state on NVMe lies in a storage in memory that has them.
-  EngineRun(const engine::Options& options, const std::optional<io::FaultRules>& faults)
+  explicit EngineRun(const engine::Options& options,
+                     std::int64_t block_elements = offload::kShardAlignmentElements)
+      : EngineRun(options, std::nullopt, block_elements) {}
+  // With `faults`, state on NVMe lies in a storage in memory that has them, and nothing is durable.
+  EngineRun(const engine::Options& options, const std::optional<io::FaultRules>& faults,
+            std::int64_t block_elements = offload::kShardAlignmentElements)
       : comm_(comm::make_single_rank_communicator()),
-        setup_(make_setup(options, *comm_)),
+        setup_(make_setup(options, *comm_, block_elements)),
         data_(engine::open_training_data(options, setup_.model.vocabulary, setup_.batch.seq_len)),
-        session_(setup_, *comm_, failure_),
+        durable_(faults || options.run.empty() ? nullptr : open_folder(setup_, *comm_)),
+        session_(setup_, *comm_, failure_, open_store()),
         faulty_(faults ? io::make_fault_storage(setup_.plan.total_bytes(offload::Tier::nvme),
                                                 *faults, io_timeout(options))
                        : nullptr),
         trainer_(setup_, parts()),
-        order_(data_.train_samples, options.seed) {}
+        order_(data_.train_samples, options.seed) {
+    if (durable_ == nullptr) return;
+    durable_->begin(trainer_, session_, failure_, {});
+    trainer_.hold_updates_at(durable_->committer());
+    steps_ = durable_->step();
+  }
 
   // The next step at the options' learning rate, or another.
   engine::StepResult step() { return step(setup_.options.lr); }
@@ -49,6 +63,16 @@ class EngineRun {
     const std::int64_t position = steps_++ * setup_.batch.global_batch;
     return trainer_.step(*data_.train, order_, position, learning_rate);
   }
+  // Wants the state of the last step committed, in the shadow of the next as `strata train` does.
+  void commit() {
+    durable_->committer().want(steps_, snapshot());
+    if (!trainer_.update_pending()) durable_->committer().updates_applied();
+  }
+  // Waits for the last step to be committed: a run that stops.
+  void commit_now() { durable_->commit_now(trainer_, steps_, snapshot()); }
+  std::int64_t steps_done() const { return steps_; }
+  engine::DurableRun& durable() { return *durable_; }
+
   // Goes past the data of one step.
   void skip_data() { ++steps_; }
   double evaluate(std::int64_t sequences) {
@@ -73,9 +97,29 @@ class EngineRun {
     return std::chrono::duration_cast<std::chrono::milliseconds>(
         std::chrono::duration<double>(options.io_timeout));
   }
+  static std::unique_ptr<engine::DurableRun> open_folder(const engine::RunSetup& setup,
+                                                         comm::Communicator& comm) {
+    std::filesystem::create_directories(setup.options.run);
+    return std::make_unique<engine::DurableRun>(setup, comm);
+  }
+  engine::Session::OpenStore open_store() {
+    if (durable_ == nullptr) return {};
+    return [this](const io::EngineChoice& engine, Tracer* tracer) {
+      return durable_->open_store(engine, tracer);
+    };
+  }
+  store::Snapshot snapshot() const {
+    store::Snapshot snapshot;
+    snapshot.data_position = steps_ * setup_.batch.global_batch;
+    snapshot.schedule_step = steps_;
+    snapshot.optimizer_step = trainer_.progress().updates;
+    snapshot.skipped_in_a_row = trainer_.progress().skipped_in_a_row;
+    return snapshot;
+  }
   engine::TrainerParts parts() {
     engine::TrainerParts parts = session_.trainer_parts();
     if (faulty_ != nullptr) parts.storage = faulty_.get();
+    if (durable_ != nullptr) parts.filler = durable_->filler(parts.workers);
     return parts;
   }
 
@@ -83,6 +127,7 @@ class EngineRun {
   std::unique_ptr<comm::Communicator> comm_;
   engine::RunSetup setup_;
   engine::TrainingData data_;
+  std::unique_ptr<engine::DurableRun> durable_;  // null: nothing outlives the run
   engine::Session session_;
   std::unique_ptr<io::Storage> faulty_;
   engine::Trainer trainer_;

@@ -13,7 +13,8 @@ namespace strata::test {
 
 class TemporaryFolder {
  public:
-  TemporaryFolder() : path_(::testing::TempDir() + "strata-test-XXXXXX") {
+  explicit TemporaryFolder(const std::string& parent = ::testing::TempDir())
+      : path_(parent + "/strata-test-XXXXXX") {
     if (::mkdtemp(path_.data()) == nullptr) ADD_FAILURE() << "cannot create " << path_;
   }
   ~TemporaryFolder() { std::filesystem::remove_all(path_); }
