@@ -14,7 +14,7 @@ namespace strata::test {
 class TemporaryFolder {
  public:
   explicit TemporaryFolder(const std::string& parent = ::testing::TempDir())
-      : path_(parent + "/strata-test-XXXXXX") {
+      : path_((std::filesystem::path(parent) / "strata-test-XXXXXX").string()) {
     if (::mkdtemp(path_.data()) == nullptr) ADD_FAILURE() << "cannot create " << path_;
   }
   ~TemporaryFolder() { std::filesystem::remove_all(path_); }
