@@ -1,26 +1,22 @@
-// CrashDisk: drives in memory that lose their power at a chosen operation, and what is left on them
-// then. For tests of whatever promises to survive a crash; not for production use.
+// CrashDisk: drives in memory that may lose their power at a chosen operation, and remember what
+// happened to them, so that what any other moment would have left can be had too. For tests of
+// whatever promises to survive a crash; not for production use.
 //
 // It has one file or several. An *operation* is a write or a flush of any of them as an engine sees
 // it; operations are numbered from 0 in the order of submission. Operation `crash_at`, everything
-// after it, and reads after it, are refused: nothing reaches the drives any more.
-//
-//   write:  submitted ──answered──▶ cached ──flush, submitted after the answer──▶ durable
-//
-// A crash leaves what is durable; of each cached write all, nothing, or any of its sectors, as a
-// seed decides; and nothing of a write without an answer. Sectors are pages, of a write of one page
-// 512 bytes.
+// after it, and reads after it, are refused: nothing reaches the drives any more. drive_history.h
+// says what is left of the others.
 //
 // Below EngineStorage, on FaultEngines: delays of their rules reorder, and errors are errors.
 // Thread-safe.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <vector>
 
+#include "io/drive_history.h"
 #include "io/engine_storage.h"
 #include "io/fault_rules.h"
 
@@ -33,7 +29,7 @@ struct CrashRules {
 
 class CrashDisk {
  public:
-  using Image = std::vector<std::byte>;  // of a file, in whole pages
+  using Image = DriveHistory::Image;
 
   explicit CrashDisk(std::vector<Image> images, const CrashRules& rules = {});
   ~CrashDisk();
@@ -47,23 +43,19 @@ class CrashDisk {
   // Of each file, if the power goes now, or went when the disk crashed.
   std::vector<Image> after_crash(std::uint64_t seed) const;
 
- private:
-  struct CachedWrite {
-    std::int64_t offset_bytes;
-    std::vector<std::byte> bytes;
-  };
-  struct File;
-  class FileEngine;
+  std::int64_t events() const;  // of its history so far
+  // While nothing is under way.
+  const DriveHistory& history() const { return history_; }
 
-  static void keep_some(const CachedWrite& write, std::uint64_t seed, Image& image);
+ private:
+  class FileEngine;
 
   // Under the lock.
   bool admit(Operation operation);
 
   const CrashRules rules_;
   mutable std::mutex mutex_;
-  std::vector<std::unique_ptr<File>> files_;
-  std::int64_t operations_ = 0;
+  DriveHistory history_;
   bool has_crashed_ = false;
 };
 
