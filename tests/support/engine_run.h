@@ -71,7 +71,7 @@ class EngineRun {
   // Waits for the last step to be committed: a run that stops.
   void commit_now() { durable_->commit_now(trainer_, steps_, snapshot()); }
   std::int64_t steps_done() const { return steps_; }
-  engine::DurableRun& durable() { return *durable_; }
+  engine::DurableRun* durable() { return durable_.get(); }  // null: without a run folder
 
   // Goes past the data of one step.
   void skip_data() { ++steps_; }

@@ -4,8 +4,14 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <utility>
+
 #include "engine/run/progress.h"
 #include "engine/run/run_log.h"
+#include "engine/run/stop_watch.h"
 #include "engine/run/training_run.h"
 #include "tests/support/engine_run.h"
 #include "tests/support/heap_calls.h"
@@ -26,6 +32,7 @@ struct Case {
   double clip_norm = 1;
   std::int64_t pass = 100;
   std::string precision = "bf16";
+  std::optional<engine::CheckpointInterval> checkpoint_every = {};  // in a run with a folder
 };
 
 void PrintTo(const Case& test, std::ostream* out) { *out << test.name; }
@@ -50,42 +57,81 @@ class Allocation : public ::testing::TestWithParam<Case> {
     options.pass = test.pass;
     options.precision = test.precision;
     options.matmul_dtype = test.precision;
+    if (test.checkpoint_every) options.run = folder_.path("run");
+    options.checkpoint_every = test.checkpoint_every;
     return options;
   }
 
   TemporaryFolder folder_;
 };
 
-// The loop as a user runs it: steps, progress and log. Armed after the second step, in which the
-// update of the first is made: the thread that makes it then enters oneTBB's arena for the first
-// time, for which the system allocates.
+// Training data that counts heap calls from the read of the first sequence of a step to that of
+// another.
+class ArmedTokens final : public engine::TokenSource {
+ public:
+  ArmedTokens(std::unique_ptr<engine::TokenSource> source, std::int64_t sequences_per_step,
+              std::int64_t first_step, std::int64_t end_step)
+      : source_(std::move(source)),
+        arm_at_((first_step - 1) * sequences_per_step),
+        disarm_at_((end_step - 1) * sequences_per_step) {}
+
+  std::int64_t tokens() const override { return source_->tokens(); }
+  void read(std::int64_t first, std::span<std::int32_t> ids) const override {
+    const std::int64_t sequence = sequences_++;
+    if (sequence == disarm_at_) HeapCalls::disarm();
+    source_->read(first, ids);
+    if (sequence == arm_at_) HeapCalls::arm();
+  }
+  std::string description() const override { return source_->description(); }
+  std::int64_t sequences() const { return sequences_; }  // read so far
+
+ private:
+  std::unique_ptr<engine::TokenSource> source_;
+  const std::int64_t arm_at_;
+  const std::int64_t disarm_at_;
+  mutable std::atomic<std::int64_t> sequences_{0};
+};
+
+// The loop as a user runs it: steps, commits, progress and log. Armed in the third step: in the
+// second the update of the first is made, and the thread that makes it then enters oneTBB's arena
+// for the first time, for which the system allocates.
 TEST_P(Allocation, NoneInTheLoopOverSteps) {
   Options options = this->options();
   options.steps = 8;
   EngineRun run(options);
+  engine::TrainingData data =
+      engine::open_training_data(options, run.setup().model.vocabulary, run.setup().batch.seq_len);
+  auto armed = std::make_unique<ArmedTokens>(std::move(data.train), options.global_batch, 3, 7);
+  const ArmedTokens& tokens = *armed;
+  data.train = std::move(armed);
   const int nowhere = ::open("/dev/null", O_WRONLY);
   engine::Progress progress(nowhere, engine::ProgressStyle::plain, options.steps, 0);
   engine::RunLog log({folder_.path("log.jsonl")});
-  engine::TrainingRun loop(run.setup(), run.data(), run.session(), run.trainer(),
-                           engine::TrainingRun::Clock::now(), {&progress, &log, nullptr});
-  loop.train_step(1);
-  loop.train_step(2);
-  HeapCalls::arm();
-  for (int step = 3; step <= 6; ++step) loop.train_step(step);
-  HeapCalls::disarm();
+  FailureLatch failure;
+  engine::StepRequests requests{0};
+  engine::StopWatch stop({}, requests, failure);
+  engine::TrainingRun loop(run.setup(), data, run.session(), run.trainer(),
+                           engine::TrainingRun::Clock::now(),
+                           {stop, requests, run.durable(), nullptr}, {&progress, &log, nullptr});
+  EXPECT_EQ(loop.run(), engine::RunEnd::complete);
   ::close(nowhere);
+  EXPECT_EQ(tokens.sequences(), options.steps * options.global_batch);
   EXPECT_EQ(HeapCalls::not_from(kExcluded), "");
 }
 
-INSTANTIATE_TEST_SUITE_P(Regimes, Allocation,
-                         ::testing::Values(Case{"device", "all=device", "device"},
-                                           Case{"host", "all=host", "host"},
-                                           Case{"nvme", "all=nvme", "nvme"},
-                                           Case{"mixed", "weights=device", "host"},
-                                           Case{"nvme_in_backward", "all=nvme", "nvme", 0},
-                                           Case{"passes", "all=nvme", "nvme", 1, 2},
-                                           Case{"f32", "all=nvme", "nvme", 1, 100, "f32"}),
-                         [](const auto& info) { return info.param.name; });
+constexpr engine::CheckpointInterval kEveryStep{1, 0};
+
+INSTANTIATE_TEST_SUITE_P(
+    Regimes, Allocation,
+    ::testing::Values(
+        Case{"device", "all=device", "device"}, Case{"host", "all=host", "host"},
+        Case{"nvme", "all=nvme", "nvme"}, Case{"mixed", "weights=device", "host"},
+        Case{"nvme_in_backward", "all=nvme", "nvme", 0}, Case{"passes", "all=nvme", "nvme", 1, 2},
+        Case{"f32", "all=nvme", "nvme", 1, 100, "f32"},
+        Case{"commits", "all=nvme", "nvme", 1, 100, "bf16", kEveryStep},
+        Case{"commits_mixed", "weights=device,moments=host", "host", 1, 100, "bf16", kEveryStep},
+        Case{"commits_in_backward", "weights=host", "nvme", 0, 100, "bf16", kEveryStep}),
+    [](const auto& info) { return info.param.name; });
 
 TEST(HeapCalls, EveryKindIsSeen) {
   if (!kHeapCallsAreCounted) GTEST_SKIP() << "the sanitizer has its own malloc";
