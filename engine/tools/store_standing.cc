@@ -73,8 +73,7 @@ Verdict judge_idle(const FoundStore& found, const std::optional<StorePointer>& p
   if (!pointer) {
     if (own.holding == Holding::nothing) return {StoreStanding::stale, ""};
     return {StoreStanding::orphan,
-            fmt::format("{}, whose store.json is gone, or not mounted; --force removes it",
-                        text_of(own, folder))};
+            fmt::format("{}, whose store.json is gone, or not mounted", text_of(own, folder))};
   }
   if (pointer->run_id != store::format_run_id(found.header->run_id)) {
     return {StoreStanding::stale, fmt::format("run {} has another store now", folder)};

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "engine/checkpoint/portable_verify.h"
+#include "engine/options/count_text.h"
 #include "engine/options/json_text.h"
 #include "engine/tools/store_verification.h"
 #include "kernels/base/bytes.h"
@@ -30,9 +31,9 @@ struct Verification {
   }
 };
 
-// "intact" or "3 damaged ranges or files", of what was verified.
+// "intact", "DAMAGED in 3 places".
 std::string verdict_text(std::int64_t damaged) {
-  return damaged == 0 ? "intact" : fmt::format("DAMAGED in {} places", damaged);
+  return damaged == 0 ? "intact" : "DAMAGED in " + count_text(damaged, "place");
 }
 
 std::string store_text(const StoredTarget& target, const StoreVerification& result) {

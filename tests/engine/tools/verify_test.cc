@@ -101,7 +101,7 @@ TEST(Verify, MissingRanksOfARunAreDamageAndTheOthersAreRead) {
   const Outcome outcome = verify({run.folder.path()});
   EXPECT_EQ(outcome.exit_code, 1);
   EXPECT_TRUE(mentions(outcome.text, "damaged: rank 1: not here; it was made in ")) << outcome.text;
-  EXPECT_TRUE(mentions(outcome.text, "step 20: DAMAGED in 1 places")) << outcome.text;
+  EXPECT_TRUE(mentions(outcome.text, "step 20: DAMAGED in 1 place")) << outcome.text;
 }
 
 // As on one machine of several, each with its own drives.
