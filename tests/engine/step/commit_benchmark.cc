@@ -46,21 +46,15 @@ class TimedRun {
     written_before_ = written();
   }
 
-  // A step, with the commit of the one before in its shadow.
+  // A step, with the update or commit of the one before that is left to it.
   void step() { seconds_.push_back(run()); }
-
-  // With the last step's update, whose commit belongs to no step that was timed.
-  void finish() {
-    run_.trainer().drain();
-    written_bytes_ = written() - written_before_;
-  }
 
   const std::string& name() const { return name_; }
   std::int64_t steps() const { return std::ssize(seconds_); }
   double step_s(std::int64_t step) const { return seconds_[static_cast<std::size_t>(step)]; }
   double median_s() const { return median_of(seconds_); }
-  double written_bytes_per_step() const {
-    return static_cast<double>(written_bytes_) / static_cast<double>(steps());
+  double written_bytes_per_step() {
+    return static_cast<double>(written() - written_before_) / static_cast<double>(steps());
   }
 
   static double median_of(std::vector<double> values) {
@@ -93,10 +87,9 @@ class TimedRun {
   test::EngineRun run_;
   std::vector<double> seconds_;
   std::int64_t written_before_ = 0;
-  std::int64_t written_bytes_ = 0;
 };
 
-void print(const TimedRun& run, const TimedRun& beside) {
+void print(TimedRun& run, const TimedRun& beside) {
   std::vector<double> ratios;
   for (std::int64_t i = 0; i < run.steps(); ++i) ratios.push_back(run.step_s(i) / beside.step_s(i));
   fmt::print("{:<22} {:>9.3f} {:>9.3f} {:>16.3f} {:>19.0f}\n", run.name(), run.median_s(),
@@ -118,10 +111,9 @@ double compare(const std::string& title, const Options& options,
       runs[(static_cast<std::size_t>(i) + r) % runs.size()]->step();
     }
   }
-  for (TimedRun* run : runs) run->finish();
   fmt::print("{}\n{:<22} {:>9} {:>9} {:>16} {:>19}\n", title, "", "step s", "ratio",
              "median of ratios", "bytes written/step");
-  for (const TimedRun* run : runs) print(*run, plain);
+  for (TimedRun* run : runs) print(*run, plain);
   std::fflush(stdout);
   return committed.median_s() / std::min(marked.median_s(), plain.median_s());
 }
