@@ -52,8 +52,8 @@ TrainingRun::TrainingRun(const RunSetup& setup, const TrainingData& data, Sessio
 
 RunEnd TrainingRun::run() {
   if (first_step_ > steps_) {
-    note(fmt::format("nothing is left to train: the run has all its {}",
-                     count_text(steps_, "step")));
+    note(fmt::format("nothing is left to train: the run is at step {} of {}", first_step_ - 1,
+                     steps_));
     finish_copies();
     return RunEnd::complete;
   }
@@ -129,7 +129,10 @@ void TrainingRun::after_step(std::int64_t step, const StepResult& result, double
   if (step > first_step_) summary_.trained_s += step_s;
   summary_.loss_last = result.loss;
   summary_.skipped += result.skipped ? 1 : 0;
-  if (evaluates(setup_, data_, step)) record.val_loss = summary_.val_loss_last = evaluate();
+  // Whoever wants the run to stop does not want to wait for these.
+  const bool stops = (result.requests & kStopRequest) != 0 && step < steps_;
+  if (!stops && evaluates(setup_, data_, step))
+    record.val_loss = summary_.val_loss_last = evaluate();
   record.nvme_sums = ledger_.update(trainer_.state_traffic());
   if (output_.progress != nullptr) output_.progress->show(record);
   waiting_ = record;
@@ -137,7 +140,7 @@ void TrainingRun::after_step(std::int64_t step, const StepResult& result, double
   if (output_.folder != nullptr) output_.folder->keep();
   if (control_.durable != nullptr) control_.durable->keep();
   const std::int64_t every = setup_.options.sample_every;
-  if (every > 0 && step % every == 0 && step != steps_) sample(step);
+  if (!stops && every > 0 && step % every == 0 && step != steps_) sample(step);
 }
 
 // What a run goes on with after a step.
