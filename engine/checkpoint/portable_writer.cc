@@ -2,8 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <cstring>
+#include <algorithm>
 #include <filesystem>
+#include <span>
 #include <utility>
 
 #include "engine/checkpoint/portable_files.h"
@@ -97,7 +98,8 @@ std::vector<std::vector<std::uint64_t>> PortableWriter::collect_checksums() cons
     if (!text || text->size() != ranges * sizeof(std::uint64_t)) {
       throw_error<IoError>("rank {} did not copy its part of {}", rank, folder_path_);
     }
-    std::memcpy(all.emplace_back(ranges).data(), text->data(), text->size());
+    const auto bytes = std::as_writable_bytes(std::span(all.emplace_back(ranges)));
+    std::ranges::copy(std::as_bytes(std::span(*text)), bytes.begin());
     fs::remove(path);
   }
   return all;

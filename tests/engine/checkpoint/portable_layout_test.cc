@@ -149,7 +149,8 @@ TEST(PortableLayout, FilesAreAsLargeAsAskedAndIndexed) {
 TEST(PortableLayout, EveryTensorIsAligned) {
   for (const MomentFormat moments : {MomentFormat::bf16, MomentFormat::int8}) {
     const StoredModel model({Dtype::bf16, Dtype::f32, moments, 2}, 1);
-    for (const PortableTensor& tensor : PortableLayout(model.manifest, {}).tensors()) {
+    const PortableLayout layout(model.manifest, {});
+    for (const PortableTensor& tensor : layout.tensors()) {
       EXPECT_EQ(tensor.offset_bytes % element_bytes(tensor), 0) << tensor.name;
     }
   }
