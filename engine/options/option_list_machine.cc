@@ -20,9 +20,11 @@ void add_tiers(ListBuilder& list) {
                "bandwidth of each or it is measured; without it, the folder of --run",
                text_field("DIR[=7GB/s],...", &Options::nvme),
                {"nvme_path", "nvme_offload_dir", "offload_folder"});
-  nvme.used_by = {CommandKind::train, CommandKind::plan, CommandKind::doctor,
-                  CommandKind::bench_io};
-  nvme.help_of = {{CommandKind::doctor, "Directories to look at, one for each drive"},
+  nvme.used_by = {CommandKind::train, CommandKind::plan, CommandKind::export_run,
+                  CommandKind::doctor, CommandKind::bench_io};
+  nvme.help_of = {{CommandKind::export_run,
+                   "Directories where the files of the run's store are now, if they were moved"},
+                  {CommandKind::doctor, "Directories to look at, one for each drive"},
                   {CommandKind::bench_io,
                    "Directories to measure, one for each drive, with the bandwidth of each or it "
                    "is measured first"}};

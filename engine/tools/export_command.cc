@@ -16,6 +16,7 @@
 #include "engine/checkpoint/store_pointer.h"
 #include "engine/options/json_text.h"
 #include "io/engine_choice.h"
+#include "io/volume_directories.h"
 #include "kernels/base/bytes.h"
 #include "kernels/base/error.h"
 #include "kernels/base/system_file.h"
@@ -47,6 +48,16 @@ StorePointer pointer_of(const std::string& run) {
                              run, kStorePointerFile);
   }
   return *std::move(pointer);
+}
+
+// Besides those where the files were made.
+std::vector<std::string> directories_of(const Options& options) {
+  std::vector<std::string> directories = {options.arguments[0]};
+  if (options.nvme.empty()) return directories;
+  for (const io::VolumeDirectory& directory : io::parse_directories(options.nvme)) {
+    directories.push_back(directory.path);
+  }
+  return directories;
 }
 
 PortableFormat format_of(const Options& options, const store::Manifest& manifest) {
@@ -113,7 +124,7 @@ int run_export(const Options& options) {
   const auto comm = comm::make_single_rank_communicator();
   io::EngineOptions engine;
   engine.kind = io::choose_engine(io::EngineKind::automatic).kind;
-  OpenedStore store(pointer, {run}, engine, std::nullopt, *comm);
+  OpenedStore store(pointer, directories_of(options), engine, std::nullopt, *comm);
   const std::optional<store::Superblock> commit = store.commit();
   if (!commit) throw_error<ConfigError>("export: {} has no checkpoint yet", run);
   store.share();

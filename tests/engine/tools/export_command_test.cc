@@ -102,10 +102,13 @@ TEST_F(ExportTest, AnExistingFolderIsRefused) {
   EXPECT_TRUE(mentions(error_text<ConfigError>([&] { run_export(options_); }), "exists already"));
 }
 
-TEST_F(ExportTest, AMissingShardIsNamed) {
+TEST_F(ExportTest, AMissingShardIsNamedAndFoundWhereItIsSaidToBe) {
   stop_run();
-  fs::remove_all(folder_.path("drive"));
+  fs::rename(folder_.path("drive"), folder_.path("moved"));
   EXPECT_TRUE(mentions(error_text<Error>([&] { run_export(options_); }), "rank 1"));
+  options_.nvme = folder_.path("moved");
+  run();
+  EXPECT_TRUE(verify_portable(target_).damage.empty());
 }
 
 TEST_F(ExportTest, ADamagedBlockIsNamedAndNothingIsLeft) {
