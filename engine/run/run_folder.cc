@@ -9,6 +9,7 @@
 #include "engine/run/log_cut.h"
 #include "io/plain_file.h"
 #include "kernels/base/error.h"
+#include "offload/store/store_files.h"
 
 namespace strata::engine {
 namespace {
@@ -31,13 +32,16 @@ std::vector<fs::path> missing_directories(fs::path path) {
 
 enum class Content : std::uint8_t { nothing, run, others };
 
-// Before options.json is complete, a run that is killed leaves its lock and the file's beginning.
+// Before options.json is complete, a run that is killed leaves its lock, the file's beginning and a
+// store that nothing points to.
 Content content_of(const fs::path& folder, std::error_code& error) {
   if (fs::exists(folder / kRunOptionsFile, error)) return Content::run;
   const std::string unfinished = kRunOptionsFile + std::string(io::kUnfinishedSuffix);
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
     const std::string name = entry.path().filename().string();
-    if (name != kRunLockFile && name != unfinished) return Content::others;
+    const bool is_of_a_start =
+        name == kRunLockFile || name == unfinished || store::is_store_file_name(name);
+    if (!is_of_a_start) return Content::others;
   }
   return Content::nothing;
 }

@@ -50,6 +50,10 @@ FileHeader make_header(const io::Volume& volume, const StoreIdentity& identity,
   return header;
 }
 
+bool all_of_kind(std::string_view text, std::string_view characters) {
+  return !text.empty() && text.find_first_not_of(characters) == std::string_view::npos;
+}
+
 }  // namespace
 
 std::string new_run_id() {
@@ -62,6 +66,17 @@ std::string new_run_id() {
 
 std::string store_file_name(const StoreIdentity& identity) {
   return fmt::format("strata-{}-rank{}.store", identity.run_id, identity.rank);
+}
+
+bool is_store_file_name(std::string_view name) {
+  constexpr std::string_view kPrefix = "strata-", kRank = "-rank", kSuffix = ".store";
+  constexpr std::size_t kRunIdDigits = 32;
+  if (!name.starts_with(kPrefix) || !name.ends_with(kSuffix)) return false;
+  name.remove_prefix(kPrefix.size());
+  name.remove_suffix(std::min(kSuffix.size(), name.size()));
+  return all_of_kind(name.substr(0, kRunIdDigits), "0123456789abcdef") &&
+         name.substr(std::min(kRunIdDigits, name.size())).starts_with(kRank) &&
+         all_of_kind(name.substr(kRunIdDigits + kRank.size()), "0123456789");
 }
 
 std::int64_t store_metadata_bytes(const Manifest& manifest) {

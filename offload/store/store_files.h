@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "io/volume.h"
 #include "offload/store/file_header.h"
@@ -23,6 +24,7 @@ std::string new_run_id();
 
 // "strata-RUNID-rankR.store": VolumeOptions::file_name.
 std::string store_file_name(const StoreIdentity& identity);
+bool is_store_file_name(std::string_view name);
 
 // VolumeOptions::metadata_bytes of a store with this manifest.
 std::int64_t store_metadata_bytes(const Manifest& manifest);

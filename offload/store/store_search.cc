@@ -6,11 +6,11 @@
 #include <cerrno>
 #include <filesystem>
 #include <span>
-#include <string_view>
 #include <system_error>
 #include <utility>
 
 #include "kernels/base/error.h"
+#include "offload/store/store_files.h"
 #include "offload/store/superblock.h"
 
 namespace strata::store {
@@ -18,22 +18,6 @@ namespace strata::store {
 namespace {
 
 namespace fs = std::filesystem;
-
-bool all_of_kind(std::string_view text, std::string_view characters) {
-  return !text.empty() && text.find_first_not_of(characters) == std::string_view::npos;
-}
-
-// As store_file_name() makes them.
-bool is_store_name(std::string_view name) {
-  constexpr std::string_view kPrefix = "strata-", kRank = "-rank", kSuffix = ".store";
-  constexpr std::size_t kRunIdDigits = 32;
-  if (!name.starts_with(kPrefix) || !name.ends_with(kSuffix)) return false;
-  name.remove_prefix(kPrefix.size());
-  name.remove_suffix(std::min(kSuffix.size(), name.size()));
-  return all_of_kind(name.substr(0, kRunIdDigits), "0123456789abcdef") &&
-         name.substr(std::min(kRunIdDigits, name.size())).starts_with(kRank) &&
-         all_of_kind(name.substr(kRunIdDigits + kRank.size()), "0123456789");
-}
 
 // Of the file of directory 0, where the superblocks are.
 void look_at_superblocks(FoundStore& found) {
@@ -77,7 +61,7 @@ std::vector<std::string> store_paths(const std::string& directory) {
   std::vector<std::string> paths;
   try {
     for (const fs::directory_entry& entry : fs::directory_iterator(directory)) {
-      if (!is_store_name(entry.path().filename().string())) continue;
+      if (!is_store_file_name(entry.path().filename().string())) continue;
       std::error_code ignored;  // gone meanwhile
       if (fs::is_regular_file(entry.symlink_status(ignored)))
         paths.push_back(entry.path().string());

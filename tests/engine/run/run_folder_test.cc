@@ -112,6 +112,7 @@ TEST(RunFolder, WhatAKilledStartLeftIsNoRun) {
   const TemporaryFolder folder;
   std::ofstream(folder.path("lock")) << "process 1 on a\n";
   std::ofstream(folder.path("options.json.new")) << "{\"mo";
+  std::ofstream(folder.path("strata-00112233445566778899aabbccddeeff-rank1.store")) << "STRATA";
   RunFolder run(folder.path(), FolderUse::begin);
   EXPECT_FALSE(run.has_run());
   run.write_options({});

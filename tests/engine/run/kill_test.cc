@@ -1,0 +1,137 @@
+// kill -9 at random moments: the run goes on from a commit each time, and at its end the log and
+// the weights are those of a run that nothing happened to, bit for bit.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <chrono>
+#include <fstream>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "tests/engine/run/durable_runs.h"
+
+namespace strata::engine {
+namespace {
+
+using std::chrono::duration;
+using std::chrono::steady_clock;
+using test::Process;
+using test::ProcessResult;
+
+constexpr int kKills = 9;  // of each of the six runs below
+constexpr int kSteps = 40;
+
+std::vector<pid_t> children_of(pid_t pid) {
+  std::ifstream file(fmt::format("/proc/{}/task/{}/children", pid, pid));
+  return {std::istream_iterator<pid_t>(file), {}};
+}
+
+struct Scenario {
+  const char* name;
+  int ranks;
+  Words options;
+  // Each start takes the next of these: where they differ in the directory, the state moves.
+  std::vector<Words> starts = {{}};
+};
+
+void PrintTo(const Scenario& scenario, std::ostream* out) { *out << scenario.name; }
+
+class Kill : public DurableRuns, public ::testing::WithParamInterface<Scenario> {
+ protected:
+  Kill() : DurableRuns(kSteps) {
+    for (const char* drive : {"a", "b"}) folder_.make_folder(drive);
+  }
+
+  // Starts the run, or goes on with it, and kills its ranks or one of them, unless it ends before.
+  ProcessResult killed(const std::string& run, double seconds, int start) {
+    const Scenario& scenario = GetParam();
+    const Words& more = scenario.starts[static_cast<std::size_t>(start) % scenario.starts.size()];
+    Process process(command(run, scenario.options + more + Words{"--resume"}, scenario.ranks),
+                    folder_.path());
+    std::this_thread::sleep_for(duration<double>(seconds));
+    if (scenario.ranks == 1) {
+      ::kill(process.pid(), SIGKILL);
+    } else {
+      std::vector<pid_t> ranks = children_of(process.pid());
+      if (!ranks.empty() && start % 2 == 0) ranks = {ranks[random_() % ranks.size()]};
+      for (const pid_t rank : ranks) ::kill(rank, SIGKILL);  // mpirun ends by itself then
+    }
+    return process.wait();
+  }
+
+  void expect_like_the_whole_run(const std::string& run) const {
+    EXPECT_EQ(results_of(run), results_of("whole"));
+    EXPECT_TRUE(weights_of(run) == whole_weights_);
+    const ProcessResult verified = strata({"verify", run});
+    EXPECT_EQ(verified.exit_code, 0) << verified.out << verified.err;
+  }
+
+  void expect_beginning_of_the_whole_run(const Results& results) const {
+    const Results whole = results_of("whole");
+    ASSERT_LE(results.size(), whole.size());
+    EXPECT_EQ(results, Results(whole.begin(), whole.begin() + std::ssize(results)));
+  }
+
+  std::mt19937 random_{static_cast<std::uint32_t>(
+      ::testing::UnitTest::GetInstance()->random_seed())};  // --gtest_random_seed
+  std::string whole_weights_;
+};
+
+TEST_P(Kill, AtRandomMoments) {
+  const Scenario& scenario = GetParam();
+  if (scenario.ranks > 1 && !obstacle_to_ranks().empty()) GTEST_SKIP() << obstacle_to_ranks();
+  const auto begin = steady_clock::now();
+  const ProcessResult whole =
+      train("whole", scenario.options + scenario.starts.front(), scenario.ranks);
+  ASSERT_EQ(whole.exit_code, 0) << whole.err;
+  const double whole_s = duration<double>(steady_clock::now() - begin).count();
+  whole_weights_ = weights_of("whole");
+
+  int runs = 0;
+  std::string run = "run0";
+  std::string moments;
+  for (int kills = 0, start = 0; kills < kKills; ++start) {
+    const double seconds = std::uniform_real_distribution(0.0, whole_s)(random_);
+    moments += fmt::format(" {:.3f} s", seconds);
+    SCOPED_TRACE(fmt::format("{}, killed after{}", run, moments));
+    const ProcessResult result = killed(run, seconds, start);
+    expect_beginning_of_the_whole_run(logged(run));
+    if (result.exit_code == 0) {  // complete before the kill came
+      expect_like_the_whole_run(run);
+      run = fmt::format("run{}", ++runs);
+    } else {
+      EXPECT_FALSE(test::mentions(result.err, "strata: error: --run")) << result.err;
+      ++kills;
+    }
+  }
+  SCOPED_TRACE(fmt::format("{}, killed after{}", run, moments));
+  const ProcessResult rest =
+      train(run, scenario.options + scenario.starts.front() + Words{"--resume"}, scenario.ranks);
+  ASSERT_EQ(rest.exit_code, 0) << rest.err;
+  expect_like_the_whole_run(run);
+}
+
+const Words kInBackward = {"--clip-norm", "0"};
+const Words kTwoDrives = {"--place", "all=nvme", "--nvme", "a=1GB/s,b=2GB/s"};
+
+INSTANTIATE_TEST_SUITE_P(
+    Runs, Kill,
+    ::testing::Values(
+        Scenario{"Deferred", 1, {"--place", "moments=nvme", "--checkpoint-every", "1"}},
+        Scenario{"InBackwardOnHost", 1, kInBackward + Words{"--checkpoint-every", "2"}},
+        Scenario{"TwoDrives", 1, kInBackward + kTwoDrives + Words{"--checkpoint-every", "3"}},
+        Scenario{"StateThatMoves",
+                 1,
+                 {"--checkpoint-every", "2"},
+                 {{"--nvme", "a"}, {"--nvme", "b", "--place", "all=nvme"}}},
+        Scenario{"TwoRanksDeferredOnHost", 2, {"--checkpoint-every", "3"}},
+        Scenario{"TwoRanksInBackward", 2,
+                 kInBackward + kTwoDrives + Words{"--checkpoint-every", "1"}}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace strata::engine
