@@ -101,6 +101,11 @@ void PortableFolder::publish(ExistingFolder existing) {
   if (!replaced.empty()) remove_tree(replaced);
 }
 
+std::string folder_path(const std::string& named) {
+  const fs::path path = fs::absolute(named).lexically_normal();
+  return path.has_filename() ? path : path.parent_path();
+}
+
 void remove_partial_folders(const std::string& directory) {
   if (!fs::is_directory(directory)) return;
   for (const auto& entry : fs::directory_iterator(directory)) {

@@ -44,6 +44,9 @@ class PortableFolder {
   bool published_ = false;
 };
 
+// The absolute path of a folder that somebody named, perhaps with a slash at its end.
+std::string folder_path(const std::string& named);
+
 // Removes temporary folders in `directory` that nobody fills any more.
 void remove_partial_folders(const std::string& directory);
 

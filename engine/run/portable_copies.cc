@@ -94,8 +94,7 @@ std::vector<std::string> PortableCopies::finish(const Committer& committer) {
     }
   }
   if (!setup_.options.export_to.empty()) {
-    const std::filesystem::path target =
-        std::filesystem::absolute(setup_.options.export_to).lexically_normal();
+    const std::filesystem::path target = folder_path(setup_.options.export_to);
     const PortableFormat format = format_of(setup_, PortableContent::weights);
     PortableWriter writer(PortableLayout(manifest_, format),
                           writer_options(setup_, format.weights, target.parent_path(), 0),

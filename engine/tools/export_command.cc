@@ -109,8 +109,7 @@ void report(const Options& options, const PortableLayout& layout, std::int64_t s
 
 int run_export(const Options& options) {
   const std::string& run = options.arguments[0];
-  const fs::path named = fs::path(options.arguments[1]).lexically_normal();
-  const std::string target = named.has_filename() ? named : named.parent_path();
+  const std::string target = folder_path(options.arguments[1]);
   if (fs::exists(target)) {
     throw_error<ConfigError>("export: {} exists already; choose another folder", target);
   }

@@ -82,6 +82,7 @@ TEST_F(ExportTest, WritesTheShardsOfAllRanks) {
 
 TEST_F(ExportTest, WritesF32AndShardsAsAsked) {
   stop_run();
+  options_.arguments[1] += "/";
   options_.export_dtype = "f32";
   options_.max_shard_size = 40'000;
   run();
