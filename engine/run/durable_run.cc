@@ -102,6 +102,7 @@ void DurableRun::begin(Trainer& trainer, Session& session, FailureLatch& failure
                      session.tracer(), std::move(before_superblock)},
       staging.sub(log_bytes, staging.bytes() - log_bytes), origin);
   trainer.go_on_from({snapshot_.optimizer_step, snapshot_.skipped_in_a_row});
+  begun_ = true;
   kept_ = stored_ != nullptr;
   if (!in_place_) {
     store.volume->keep();
@@ -114,8 +115,13 @@ void DurableRun::begin(Trainer& trainer, Session& session, FailureLatch& failure
   portable_.reset();
 }
 
+void DurableRun::end() noexcept {
+  committer_.reset();
+  log_.reset();
+}
+
 void DurableRun::give_up(Session& session) noexcept {
-  if (kept_ || committer_ == nullptr) return;
+  if (kept_ || !begun_) return;
   try {
     if (comm_.rank() == 0) remove_store_pointer(setup_.options.run);
     session.volume()->remove();

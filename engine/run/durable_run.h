@@ -1,7 +1,7 @@
 // DurableRun: what lets a run with a folder go on after any end: the store it has, what it goes on
 // from, and its commits.
 //
-//   found ──open_store()──▶ in place ───────────────────────────▶ begun ──▶ committer()
+//   found ──open_store()──▶ in place ───────────────────────────▶ begun ──▶ committer() ──▶ ended
 //                     └───▶ a new store ──begin(): committed, pointed to, the old one deleted──▶ ┘
 //
 // Until the pointer of the folder (store.json) names the new store, the old one is the run. All
@@ -50,6 +50,10 @@ class DurableRun {
 
   Committer& committer() { return *committer_; }
 
+  // Before the trainer, whose state is committed, ends, however that is: waits for a commit that is
+  // under way. No committer() afterwards.
+  void end() noexcept;
+
   // A step has ended: from now on the run stays whatever happens.
   void keep() { kept_ = true; }
   // After a failure before that: deletes this rank's store, if it is new, and what points to it.
@@ -71,6 +75,7 @@ class DurableRun {
   std::unique_ptr<PortableFiller> portable_;  // of --resume-from
   store::Snapshot snapshot_;
   bool in_place_ = false;
+  bool begun_ = false;
   bool kept_ = false;
   std::unique_ptr<store::CommitLog> log_;
   std::unique_ptr<Committer> committer_;

@@ -213,6 +213,14 @@ void open_outputs(const Prepared& prepared, Session& session, const std::string&
   if (options.json && !left.empty()) frame.progress->note(left);
 }
 
+// Ends a run's commits before the trainer that was made before it, also when a step has failed.
+struct CommitsEnd {
+  DurableRun* durable;  // may be null
+  ~CommitsEnd() {
+    if (durable != nullptr) durable->end();
+  }
+};
+
 RunEnd train(const Prepared& prepared, Session& session, Ranks& ranks, DurableRun* durable,
              StopWatch& stop, StepRequests& requests, RunFrame& frame,
              std::chrono::steady_clock::time_point started) {
@@ -220,6 +228,7 @@ RunEnd train(const Prepared& prepared, Session& session, Ranks& ranks, DurableRu
   parts.requests = &requests;
   if (durable != nullptr) parts.filler = durable->filler(parts.workers);
   Trainer trainer(prepared.setup, parts);
+  const CommitsEnd commits_end{durable};
   if (durable != nullptr) {
     durable->begin(trainer, session, ranks.failure, [&] {
       if (frame.log) frame.log->sync();

@@ -56,6 +56,9 @@ class EngineRun {
     trainer_.hold_updates_at(durable_->committer());
     steps_ = durable_->step();
   }
+  ~EngineRun() {
+    if (durable_ != nullptr) durable_->end();
+  }
 
   // The next step at the options' learning rate, or another.
   engine::StepResult step() { return step(setup_.options.lr); }
