@@ -10,22 +10,7 @@ namespace {
 
 class CrashAnywhere : public CrashTest {};
 
-TEST_P(CrashAnywhere, LosesNothingThatWasAcknowledged) {
-  constexpr std::int64_t kTrainedOn = 12;  // crashes that are
-  const std::int64_t stride = (events() - ledger_->first_event()) / kTrainedOn;
-  std::int64_t next = ledger_->first_event();
-  for_each_crash([&](std::int64_t at, const std::vector<io::CrashDisk::Image>& images) {
-    const Found found = look(images);
-    ASSERT_EQ(found.refusal, "");
-    const std::int64_t step = found.step.value_or(0);
-    ASSERT_GE(step, ledger_->acknowledged_by(at));
-    ASSERT_LE(step, ledger_->wanted_by(at));
-    ASSERT_TRUE(found.is_expected) << "step " << step;
-    if (at < next) return;
-    next += stride;
-    go_on(images, step);
-  });
-}
+TEST_P(CrashAnywhere, LosesNothingThatWasAcknowledged) { crash_everywhere(); }
 
 INSTANTIATE_TEST_SUITE_P(
     All, CrashAnywhere,
@@ -44,14 +29,7 @@ INSTANTIATE_TEST_SUITE_P(
                       CrashCase{.name = "in_backward_mixed",
                                 .place = "weights=nvme,moments=host,remainder=nvme",
                                 .commit_every = 2,
-                                .clip_norm = 0},
-                      CrashCase{.name = "two_ranks", .ranks = 2, .skipped_step = 4},
-                      CrashCase{.name = "two_ranks_in_backward",
-                                .place = "moments=host,weights=nvme",
-                                .commit_every = 2,
-                                .clip_norm = 0,
-                                .ranks = 2,
-                                .directories = 3}),
+                                .clip_norm = 0}),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace

@@ -69,10 +69,8 @@ class CommitLedger final : public CommitObserver {
 // Where the stores of all ranks lie, on a disk and in folders: rank by rank, in each directory.
 class StoreLayout {
  public:
-  StoreLayout(const CrashCase& test, const Options& options) : test_(test) {
-    comm::Topology topology;
-    topology.world_size = topology.local_world_size = test.ranks;
-    const RunSetup setup = make_run_setup(options, topology, {}, offload::kShardAlignmentElements);
+  // `setup`: of any rank; their stores are of one size.
+  StoreLayout(const CrashCase& test, const RunSetup& setup) : test_(test) {
     const store::Manifest manifest = manifest_of(setup);
     volume_.capacity_bytes = manifest.data_bytes;
     volume_.metadata_bytes = store::store_metadata_bytes(manifest);
@@ -94,7 +92,8 @@ class StoreLayout {
   }
 
   // A new store of a rank on its part of what a disk has opened.
-  RunStore new_store(const RunSetup& setup, std::vector<std::unique_ptr<io::EngineStorage>>& disk) {
+  RunStore new_store(const RunSetup& setup,
+                     std::vector<std::unique_ptr<io::EngineStorage>>& disk) const {
     const auto each = static_cast<std::size_t>(test_.directories);
     const auto first = disk.begin() + setup.topology.rank * test_.directories;
     std::vector<std::unique_ptr<io::EngineStorage>> own(each);

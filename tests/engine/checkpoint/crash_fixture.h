@@ -45,6 +45,24 @@ class CrashTest : public ::testing::TestWithParam<CrashCase> {
     }
   }
 
+  // Looks at every crash, and trains on from some.
+  void crash_everywhere() {
+    constexpr std::int64_t kTrainedOn = 12;
+    const std::int64_t stride = (events() - ledger_->first_event()) / kTrainedOn;
+    std::int64_t next = ledger_->first_event();
+    for_each_crash([&](std::int64_t at, const std::vector<io::CrashDisk::Image>& images) {
+      const Found found = look(images);
+      ASSERT_EQ(found.refusal, "");
+      const std::int64_t step = found.step.value_or(0);
+      ASSERT_GE(step, ledger_->acknowledged_by(at));
+      ASSERT_LE(step, ledger_->wanted_by(at));
+      ASSERT_TRUE(found.is_expected) << "step " << step;
+      if (at < next) return;
+      next += stride;
+      go_on(images, step);
+    });
+  }
+
   // What a run would go on from, and whether all of it is the state that the run had then.
   struct Found {
     std::string refusal;
@@ -77,45 +95,44 @@ class CrashTest : public ::testing::TestWithParam<CrashCase> {
                                [&](comm::Communicator& comm) {
                                  TrainingRank rank(test_, options, comm);
                                  EXPECT_EQ(rank.steps_done(), from);
-                                 train_to_end(rank, comm);
+                                 train(rank, comm, kSteps);
                                }),
               "");
   }
 
  private:
   void record() {
-    const Options options = options_of(test_, data_, folder_.path());
     io::CrashRules rules;
     rules.faults.delay_us_max = 50;
     disk_ = std::make_unique<io::CrashDisk>(layout_.blank(), rules);
     ledger_ = std::make_unique<CommitLedger>(*disk_);
     auto drives = disk_->open();
     const std::string failure = failure_on_ranks(test_.ranks, [&](comm::Communicator& comm) {
-      const RunSetup setup = test::make_setup(options, comm);
-      TrainingRank rank(test_, options, comm, ledger_.get(), [&](const io::EngineChoice&, Tracer*) {
-        return layout_.new_store(setup, drives);
-      });
+      const RunSetup& setup = setups_[static_cast<std::size_t>(comm.rank())];
+      TrainingRank rank(
+          test_, options_, comm, ledger_.get(),
+          [&](const io::EngineChoice&, Tracer*) { return layout_.new_store(setup, drives); });
       ledger_->acknowledged(0);
-      train_to_end(rank, comm);
+      train(rank, comm, test_.stopped_after);
     });
     EXPECT_EQ(failure, "");
   }
 
-  void train_to_end(TrainingRank& rank, comm::Communicator& comm) {
-    while (rank.steps_done() < kSteps) {
+  void train(TrainingRank& rank, comm::Communicator& comm, std::int64_t last_step) {
+    while (rank.steps_done() < last_step) {
       const std::uint64_t loss = rank.step();
       EXPECT_EQ(loss, expected_.losses[static_cast<std::size_t>(rank.steps_done() - 1)])
           << "step " << rank.steps_done();
       rank.commit_if_due();
     }
     rank.finish();
-    EXPECT_TRUE(rank.state() == expected_.states.back()[static_cast<std::size_t>(comm.rank())]);
+    EXPECT_TRUE(rank.state() == expected_.states[static_cast<std::size_t>(last_step)]
+                                                [static_cast<std::size_t>(comm.rank())]);
   }
 
   // As DurableRun and a trainer with its filler.
   Found look(comm::Communicator& comm) {
-    const Options options = options_of(test_, data_, folder_.path());
-    const RunSetup setup = test::make_setup(options, comm);
+    const RunSetup& setup = setups_[static_cast<std::size_t>(comm.rank())];
     const std::vector<std::string> drives = layout_.drives(folder_.path());
     Found found;
     StoredRun stored(layout_.pointer(folder_.path()), {drives, {}, std::nullopt}, comm);
@@ -143,7 +160,9 @@ class CrashTest : public ::testing::TestWithParam<CrashCase> {
   const CrashCase test_ = GetParam();
   test::TemporaryFolder folder_;
   const std::string data_ = folder_.path("text.txt");
-  StoreLayout layout_{test_, options_of(test_, data_, folder_.path())};
+  const Options options_ = options_of(test_, data_, folder_.path());
+  const std::vector<RunSetup> setups_ = setups_of(test_, options_);  // by rank
+  const StoreLayout layout_{test_, setups_.front()};
   CrashFiles files_{layout_, folder_.path()};
   Trajectory expected_;
   std::unique_ptr<io::CrashDisk> disk_;

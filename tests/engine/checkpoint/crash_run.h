@@ -26,6 +26,7 @@ struct CrashCase {
   double clip_norm = 1;           // 0: updates in backward, otherwise deferred
   int ranks = 1;
   int directories = 1;
+  std::int64_t stopped_after = kSteps;  // the run that is to crash, as by a signal
   std::int64_t skipped_step = 0;        // whose loss is not finite; 0: none
   std::vector<std::string> lr_scale{};  // "PATTERN=0" freezes
 };
@@ -56,6 +57,17 @@ inline Options options_of(const CrashCase& test, const std::string& data,
     options.nvme += (d > 0 ? "," : "") + folder + "/drive" + std::to_string(d) + "=1GB/s";
   }
   return options;
+}
+
+inline std::vector<RunSetup> setups_of(const CrashCase& test, const Options& options) {
+  std::vector<RunSetup> setups;
+  comm::Topology topology;
+  topology.world_size = topology.local_world_size = test.ranks;
+  for (int rank = 0; rank < test.ranks; ++rank) {
+    topology.rank = topology.local_rank = rank;
+    setups.push_back(make_run_setup(options, topology, {}, offload::kShardAlignmentElements));
+  }
+  return setups;
 }
 
 // A communicator that can make this rank's loss not a number: the sum of it is the first thing that
