@@ -143,10 +143,10 @@ CommitChoice choose_commit(const std::vector<ShardCommits>& shards, int slots,
   }
   if (is_started) {
     throw_error<ConfigError>(
-        "the run was stopped in the middle of step {}; without checkpoints (--checkpoint-every 0) "
-        "there is nothing to go on from: start again in another --run folder, or from a portable "
-        "checkpoint with --resume-from",
-        step + 1);
+        "the run was stopped in the middle of a step, some time after step {}; without "
+        "checkpoints (--checkpoint-every 0) there is nothing to go on from: start again in another "
+        "--run folder, or from a portable checkpoint with --resume-from",
+        step);
   }
   if (slots == 2 && valid.size() > 1) choice.other = valid[1];
   return choice;

@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "engine/checkpoint/run_options.h"
+#include "engine/step/agreement.h"
 #include "models/hf_gpt2.h"
 
 namespace strata::engine {
@@ -100,9 +101,22 @@ std::vector<std::string> PortableCopies::finish(const Committer& committer) {
                           writer_options(setup_, format.weights, target.parent_path(), 0),
                           memory_.span());
     begin(writer, target.filename(), committer);
-    end(writer);
+    const auto report = writer.finish(comm_);
+    if (report) {
+      const bool failed = report->result == PortableReport::Result::failed;
+      (failed ? export_failure_ : texts.emplace_back()) = report->text;
+    }
   }
   return texts;
+}
+
+void PortableCopies::require_exported() {
+  agree(comm_, [&] {
+    if (export_failure_.empty()) return;
+    throw_error<IoError>(
+        "--export: {}; the run is complete: `strata export {} DIR` writes what it trained",
+        export_failure_, setup_.options.run);
+  });
 }
 
 }  // namespace strata::engine

@@ -46,6 +46,9 @@ class PortableCopies {
   // Collective.
   std::vector<std::string> finish(const Committer& committer);
 
+  // After finish(): throws IoError, on all ranks, when the model could not be exported. Collective.
+  void require_exported();
+
  private:
   void begin(PortableWriter& writer, const std::string& name, const Committer& committer);
   void show_whether_busy();
@@ -62,6 +65,7 @@ class PortableCopies {
   std::int64_t step_;
   bool just_begun_ = false;               // since the last step's collective
   std::optional<PortableWriter> writer_;  // of --checkpoint-to
+  std::string export_failure_;
 };
 
 }  // namespace strata::engine

@@ -55,6 +55,7 @@ RunEnd TrainingRun::run() {
     note(fmt::format("nothing is left to train: the run is at step {} of {}", first_step_ - 1,
                      steps_));
     finish_copies();
+    require_exported();
     return RunEnd::complete;
   }
   if (data_.validation != nullptr && first_step_ == 1) show_start();
@@ -68,6 +69,7 @@ RunEnd TrainingRun::run() {
       commit_if_due(step, requests);
     }
     finish();
+    require_exported();
   } catch (...) {
     // What the last step did, though its update was not completed.
     if (waiting_ && output_.log != nullptr) output_.log->write(*waiting_);
@@ -221,6 +223,11 @@ void TrainingRun::stop(std::int64_t step) {
 void TrainingRun::finish_copies() {
   if (control_.copies == nullptr) return;
   for (const std::string& text : control_.copies->finish(committer())) note(text);
+}
+
+// Last, because the run is complete all the same.
+void TrainingRun::require_exported() {
+  if (control_.copies != nullptr) control_.copies->require_exported();
 }
 
 void TrainingRun::finish() {

@@ -79,6 +79,7 @@ class TrainingRun final : private UpdateGate {
   void stop(std::int64_t step);
   void finish();
   void finish_copies();
+  void require_exported();
   void note(const std::string& text);
 
   const RunSetup& setup_;
