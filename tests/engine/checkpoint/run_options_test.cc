@@ -4,6 +4,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "engine/checkpoint/portable_index.h"
 #include "engine/checkpoint/run_options.h"
 #include "engine/options/option_list.h"
 #include "engine/options/option_parse.h"
@@ -42,11 +43,12 @@ TEST(RunOptions, AreReadBackAsTheyWereWritten) {
   options.checkpoint_every = {0, 5400};
   std::ofstream(folder.path("options.json")) << run_options_json(options);
 
-  const std::optional<Options> again = recorded_options(resumed(folder));
+  const std::optional<RecordedOptions> again = recorded_options(resumed(folder));
   ASSERT_TRUE(again.has_value());
+  EXPECT_EQ(again->recorded_in, "--run " + folder.path());
   const auto json = nlohmann::json::parse(run_options_json(options));
   for (const OptionSpec& spec : option_list()) {
-    EXPECT_EQ(spec.get(*again), spec.get(options)) << spec.name;
+    EXPECT_EQ(spec.get(again->options), spec.get(options)) << spec.name;
     EXPECT_EQ(json.contains(spec.name),
               spec.used_by.contains(CommandKind::train) && !spec.of_a_start)
         << spec.name;
@@ -78,15 +80,41 @@ TEST(RunOptions, AreTheLowestLayer) {
   std::ofstream(folder.path("c.toml")) << "seed = 8\nepochs = 2\n";
   const std::vector<std::string> arguments = {"--run", folder.path(), "--resume", "--config",
                                               folder.path("c.toml")};
-  const std::optional<Options> recorded = recorded_options(parse_options(kTrain, arguments));
+  const std::optional<RecordedOptions> recorded =
+      recorded_options(parse_options(kTrain, arguments));
   ASSERT_TRUE(recorded.has_value());
-  const Options options = parse_options(kTrain, arguments, *recorded);
+  const Options options = parse_options(kTrain, arguments, recorded->options);
   EXPECT_EQ(options.lr, 0.25);
   EXPECT_EQ(options.seed, 8u);
   EXPECT_EQ(options.epochs, 2);
   EXPECT_EQ(options.steps, 0);
   EXPECT_EQ(options.run, folder.path());
   EXPECT_TRUE(options.resume);
+}
+
+// Where it was, and what it kept, is the other run's own.
+TEST(RunOptions, OfAPortableCheckpointAreThoseOfItsTraining) {
+  const TemporaryFolder folder;
+  Options begun;
+  begun.lr = 0.25;
+  begun.steps = 100;
+  begun.run = "where it lay";
+  begun.nvme = "/a";
+  begun.checkpoint_to = "copies";
+  PortableIndex index;
+  index.origin.options = nlohmann::json::parse(run_options_json(begun));
+  std::ofstream(folder.path(kPortableIndexFile)) << encode(index);
+  Options given;
+  given.run = "new";
+  given.resume_from = folder.path();
+  const std::optional<RecordedOptions> recorded = recorded_options(given);
+  ASSERT_TRUE(recorded.has_value());
+  EXPECT_EQ(recorded->recorded_in, "--resume-from " + folder.path());
+  EXPECT_EQ(recorded->options.lr, 0.25);
+  EXPECT_EQ(recorded->options.steps, 100);
+  EXPECT_EQ(recorded->options.run, "");
+  EXPECT_EQ(recorded->options.nvme, "");
+  EXPECT_EQ(recorded->options.checkpoint_to, "");
 }
 
 TEST(RunOptions, ThereAreNoneOfARunThatBegins) {

@@ -69,8 +69,12 @@ TEST(CheckOptions, RefusesWhatIsOutOfRangeOrContradictory) {
       {"--sample-tokens", [](Options& o) { o.sample_every = 5; }},
       {"--sample-prompt", [](Options& o) { o.sample_tokens = 5, o.sample_prompt.clear(); }},
       {"--resume needs", [](Options& o) { o.resume = true; }},
-      {"--resume and --resume-from",
-       [](Options& o) { o.run = "runs", o.resume = true, o.resume_from = "step-5"; }},
+      {"--resume-from begins a run of its own", [](Options& o) { o.resume_from = "step-5"; }},
+      {"--export writes the last checkpoint of a run", [](Options& o) { o.export_to = "hf"; }},
+      {"--checkpoint-every 0",
+       [](Options& o) {
+         o.run = "runs", o.export_to = "hf", o.checkpoint_every = {0, 0};
+       }},
       {"--resume-step needs", [](Options& o) { o.run = "runs", o.resume_step = 5; }},
       {"--resume-step is -1",
        [](Options& o) { o.run = "runs", o.resume = true, o.resume_step = -1; }},
@@ -109,6 +113,8 @@ TEST(CheckOptions, RefusesWhatIsOutOfRangeOrContradictory) {
   resumed.allow_change = {"arithmetic", "lr"};
   resumed.checkpoint_to = "copies";
   resumed.checkpoint_every = {1, 0};
+  EXPECT_NO_THROW(check_options(resumed));
+  resumed.resume_from = "step-5";  // where the folder has no run yet
   EXPECT_NO_THROW(check_options(resumed));
   for (const BadOptions& bad : cases) {
     Options options = valid_options();

@@ -69,6 +69,7 @@ TEST(RunLog, WritesExactlyTheDocumentedFields) {
   record.host_peak_bytes = 2;
   record.nvme_read_bytes = 3;
   record.nvme_written_bytes = 4'000'000'000'000;
+  record.committed_step = 2;
   NvmeSums sums;
   for (int k = 0; k < offload::kStateKinds; ++k) sums.kinds.states[k] = {10 + k, 20 + k};
   sums.kinds.activations = {30, 31};
@@ -93,6 +94,7 @@ TEST(RunLog, WritesExactlyTheDocumentedFields) {
                          {"host_peak_bytes", 2},
                          {"nvme_read_bytes", 3},
                          {"nvme_written_bytes", 4'000'000'000'000},
+                         {"committed_step", 2},
                          {"nvme_by_kind", by_kind},
                          {"nvme_by_device", Json::parse("[[40,41],[42,43]]")}};
   EXPECT_EQ(Json::parse(contents_of(folder.path("log.jsonl"))), expected);

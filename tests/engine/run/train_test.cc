@@ -121,12 +121,12 @@ TEST_F(TrainTest, RunFolderHoldsOptionsPlanAndLog) {
   for (const auto& entry : fs::directory_iterator(path("run"))) {
     names.insert(entry.path().filename());
   }
-  EXPECT_EQ(names,
-            (std::set<std::string>{"arithmetic.json", "log.jsonl", "options.json", "plan.json"}));
+  EXPECT_EQ(names, (std::set<std::string>{"arithmetic.json", "lock", "log.jsonl", "options.json",
+                                          "plan.json", "store.json"}));
   EXPECT_EQ(test::contents_of(path("run/log.jsonl")), test::contents_of(path("log.jsonl")));
-  EXPECT_TRUE(fs::is_empty(path("nvme")));
+  EXPECT_FALSE(fs::is_empty(path("nvme")));
 
-  json plan = json::parse(strata("plan", options(), {"--json"}).out);
+  json plan = json::parse(strata("plan", options(), {"--run", "run", "--resume", "--json"}).out);
   plan.erase("storage");  // what is free now
   EXPECT_EQ(plan, json::parse(test::contents_of(path("run/plan.json"))));
   EXPECT_EQ(plan["resolved"]["threads"], 1);
@@ -134,7 +134,8 @@ TEST_F(TrainTest, RunFolderHoldsOptionsPlanAndLog) {
 
   const ProcessResult again = strata("train", options(), {"--run", "run"});
   EXPECT_EQ(again.exit_code, 2);
-  EXPECT_PRED2(mentions, again.err, "--run run: the folder is not empty; choose another");
+  EXPECT_PRED2(mentions, again.err,
+               "--run run: there is a run in this folder; go on with it by --resume");
 }
 
 // And one before them with the first validation loss.
@@ -157,6 +158,7 @@ TEST_F(TrainTest, LogHasALinePerStepWithItsFields) {
                                         "host_peak_bytes",
                                         "nvme_read_bytes",
                                         "nvme_written_bytes",
+                                        "committed_step",
                                         "nvme_by_kind",
                                         "nvme_by_device"};
   for (int step = 0; step <= kSteps; ++step) {
