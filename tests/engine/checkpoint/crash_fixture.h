@@ -103,7 +103,7 @@ class CrashTest : public ::testing::TestWithParam<CrashCase> {
  private:
   void record() {
     io::CrashRules rules;
-    rules.faults.delay_us_max = 50;
+    rules.faults.delay_us_max = 1500;
     disk_ = std::make_unique<io::CrashDisk>(layout_.blank(), rules);
     ledger_ = std::make_unique<CommitLedger>(*disk_);
     auto drives = disk_->open();
