@@ -93,10 +93,10 @@ StepResult Trainer::step(const TokenSource& data, const SampleOrder& order, std:
   const double loss_sum = read_loss_sum();
   gradients_.drain();
   const GradientStore::Norm norm = gradient_store_.finish();
+  if (deferred() && gate_ != nullptr) gate_->before_updates();
   StepResult result;
   result.traffic = settle();
 
-  if (deferred() && gate_ != nullptr) gate_->before_updates();
   const Totals total =
       sum_over_ranks({loss_sum, norm.square_sum, norm.finite ? 1.0 : 0.0, take_requests()});
   if (deferred() && gate_ != nullptr) gate_->updates_may_start();

@@ -53,7 +53,8 @@ struct StepResult {
   double grad_norm = 0;        // global, before clipping
   bool skipped = false;        // --on-nonfinite skip
   std::uint32_t requests = 0;  // of all ranks: StepRequest
-  // NVMe bytes of the step itself, without an update that is still pending.
+  // NVMe bytes of the step itself, without an update that is still pending, and with a commit made
+  // meanwhile.
   io::StorageTraffic traffic;
 };
 

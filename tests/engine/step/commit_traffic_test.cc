@@ -96,6 +96,22 @@ TEST_P(CommitTraffic, IsForecast) {
                          forecast.commits(kSteps) * forecast.commit_bytes);
 }
 
+// What a step reports does not depend on how fast the commit was that is made meanwhile.
+TEST_P(CommitTraffic, IsPartOfTheStepItIsMadeIn) {
+  EngineRun run(committed());
+  const offload::Plan& plan = run.plan();
+  for (int step = 1; step <= kSteps; ++step) {
+    std::int64_t bytes = run.step().traffic.written_bytes;
+    if (plan.update == offload::UpdateTime::deferred && step > 1) {
+      bytes += run.trainer().update_traffic().written_bytes;
+    }
+    run.commit();
+    if (step < 3) continue;  // the first commit has what is frozen, too
+    EXPECT_EQ(bytes,
+              plan.nvme_written_bytes() + plan.commit_copy_bytes() + plan.commit_metadata_bytes());
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Regimes, CommitTraffic,
     ::testing::Values(Case{"deferred", "all=nvme"}, Case{"in_backward", "all=nvme", 0},
