@@ -30,6 +30,14 @@ std::vector<std::string> absolute_directories(const Options& options) {
   return paths;
 }
 
+std::vector<std::string> places_of(const io::Volume& volume) {
+  std::vector<std::string> paths;
+  for (int device = 0; device < volume.devices(); ++device) {
+    paths.push_back(std::filesystem::absolute(volume.device_path(device)).lexically_normal());
+  }
+  return paths;
+}
+
 }  // namespace
 
 DurableRun::DurableRun(const RunSetup& setup, comm::Communicator& comm)
@@ -107,9 +115,9 @@ void DurableRun::begin(Trainer& trainer, Session& session, FailureLatch& failure
   if (!in_place_) {
     store.volume->keep();
     if (step() > 0) commit_now(trainer, step(), snapshot_);
-    point_to(store);
-    if (stored_ != nullptr) stored_->remove();
   }
+  point_to(store);  // in place too: its files may have been moved
+  if (!in_place_ && stored_ != nullptr) stored_->remove();
   stored_.reset();
   filler_.reset();
   portable_.reset();
@@ -130,8 +138,7 @@ void DurableRun::give_up(Session& session) noexcept {
 }
 
 void DurableRun::point_to(const RunStore& store) {
-  const nlohmann::json mine = {{"host", host_name()},
-                               {"directories", absolute_directories(setup_.options)}};
+  const nlohmann::json mine = {{"host", host_name()}, {"directories", places_of(*store.volume)}};
   StorePointer pointer{store::format_run_id(store.header.run_id), {}};
   for (const std::string& text : gather_texts(comm_, mine.dump())) {
     const auto json = nlohmann::json::parse(text);

@@ -8,6 +8,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <fstream>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <thread>
@@ -96,6 +98,12 @@ class DurableRuns : public ::testing::Test {
   static test::ProcessResult end_of(test::Process& process, int signal) {
     EXPECT_EQ(::kill(process.pid(), signal), 0);
     return process.wait();
+  }
+
+  // The ranks of an mpirun, in order.
+  static std::vector<pid_t> children_of(const test::Process& process) {
+    std::ifstream file(fmt::format("/proc/{0}/task/{0}/children", process.pid()));
+    return {std::istream_iterator<pid_t>(file), {}};
   }
 
   // Of every step, in the order of the log; whoever is killed may leave the beginning of a line.

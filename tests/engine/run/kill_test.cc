@@ -5,7 +5,6 @@
 #include <signal.h>
 
 #include <chrono>
-#include <fstream>
 #include <random>
 #include <string>
 #include <thread>
@@ -24,11 +23,6 @@ using test::ProcessResult;
 
 constexpr int kKills = 9;  // of each of the six runs below
 constexpr int kSteps = 40;
-
-std::vector<pid_t> children_of(pid_t pid) {
-  std::ifstream file(fmt::format("/proc/{}/task/{}/children", pid, pid));
-  return {std::istream_iterator<pid_t>(file), {}};
-}
 
 struct Scenario {
   const char* name;
@@ -56,7 +50,7 @@ class Kill : public DurableRuns, public ::testing::WithParamInterface<Scenario> 
     if (scenario.ranks == 1) {
       ::kill(process.pid(), SIGKILL);
     } else {
-      std::vector<pid_t> ranks = children_of(process.pid());
+      std::vector<pid_t> ranks = children_of(process);
       if (!ranks.empty() && start % 2 == 0) ranks = {ranks[random_() % ranks.size()]};
       for (const pid_t rank : ranks) ::kill(rank, SIGKILL);  // mpirun ends by itself then
     }
