@@ -5,17 +5,22 @@
 #include <signal.h>
 
 #include <chrono>
+#include <filesystem>
 #include <random>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "engine/checkpoint/store_pointer.h"
+#include "offload/store/store_files.h"
 #include "tests/engine/run/durable_runs.h"
 
 namespace strata::engine {
 namespace {
 
+namespace fs = std::filesystem;
 using std::chrono::duration;
 using std::chrono::steady_clock;
 using test::Process;
@@ -70,6 +75,38 @@ class Kill : public DurableRuns, public ::testing::WithParamInterface<Scenario> 
     EXPECT_EQ(results, Results(whole.begin(), whole.begin() + std::ssize(results)));
   }
 
+  // After `strata gc`: what killed starts have left is gone, what is a run's is not.
+  void expect_only_stores_of(const std::vector<std::string>& runs) const {
+    std::set<std::string> expected, found;
+    Words gc = {"gc", "a", "b"};
+    for (const std::string& run : runs) {
+      gc.push_back(run);
+      const StorePointer pointer = read_store_pointer(path(run)).value();
+      for (int rank = 0; rank < pointer.world_size(); ++rank) {
+        const std::string name = store::store_file_name({pointer.run_id, rank, 0, ""});
+        for (const std::string& directory :
+             pointer.ranks[static_cast<std::size_t>(rank)].directories) {
+          expected.insert(directory + "/" + name);
+        }
+      }
+    }
+    const ProcessResult collected = strata(gc);
+    EXPECT_EQ(collected.exit_code, 0) << collected.err;
+    for (const auto& entry : fs::recursive_directory_iterator(folder_.path())) {
+      if (entry.path().extension() == ".store") found.insert(entry.path());
+    }
+    EXPECT_EQ(found, expected);
+  }
+
+  // Each of them is whole, or not there.
+  void expect_whole_copies(const std::string& folder) const {
+    EXPECT_FALSE(fs::is_empty(path(folder)));
+    for (const auto& entry : fs::directory_iterator(path(folder))) {
+      const ProcessResult verified = strata({"verify", entry.path()});
+      EXPECT_EQ(verified.exit_code, 0) << entry.path() << verified.out << verified.err;
+    }
+  }
+
   std::mt19937 random_{static_cast<std::uint32_t>(
       ::testing::UnitTest::GetInstance()->random_seed())};  // --gtest_random_seed
   std::string whole_weights_;
@@ -85,28 +122,30 @@ TEST_P(Kill, AtRandomMoments) {
   const double whole_s = duration<double>(steady_clock::now() - begin).count();
   whole_weights_ = weights_of("whole");
 
-  int runs = 0;
-  std::string run = "run0";
+  std::vector<std::string> runs = {"whole", "run1"};
   std::string moments;
   for (int kills = 0, start = 0; kills < kKills; ++start) {
     const double seconds = std::uniform_real_distribution(0.0, whole_s)(random_);
     moments += fmt::format(" {:.3f} s", seconds);
+    const std::string& run = runs.back();
     SCOPED_TRACE(fmt::format("{}, killed after{}", run, moments));
     const ProcessResult result = killed(run, seconds, start);
     expect_beginning_of_the_whole_run(logged(run));
     if (result.exit_code == 0) {  // complete before the kill came
       expect_like_the_whole_run(run);
-      run = fmt::format("run{}", ++runs);
+      runs.push_back(fmt::format("run{}", runs.size()));
     } else {
       EXPECT_FALSE(test::mentions(result.err, "strata: error: --run")) << result.err;
       ++kills;
     }
   }
-  SCOPED_TRACE(fmt::format("{}, killed after{}", run, moments));
-  const ProcessResult rest =
-      train(run, scenario.options + scenario.starts.front() + Words{"--resume"}, scenario.ranks);
+  SCOPED_TRACE(fmt::format("{}, killed after{}", runs.back(), moments));
+  const ProcessResult rest = train(
+      runs.back(), scenario.options + scenario.starts.front() + Words{"--resume"}, scenario.ranks);
   ASSERT_EQ(rest.exit_code, 0) << rest.err;
-  expect_like_the_whole_run(run);
+  expect_only_stores_of(runs);
+  expect_like_the_whole_run(runs.back());
+  if (fs::exists(path("copies"))) expect_whole_copies("copies");
 }
 
 const Words kInBackward = {"--clip-norm", "0"};
@@ -116,7 +155,8 @@ INSTANTIATE_TEST_SUITE_P(
     Runs, Kill,
     ::testing::Values(
         Scenario{"Deferred", 1, {"--place", "moments=nvme", "--checkpoint-every", "1"}},
-        Scenario{"InBackwardOnHost", 1, kInBackward + Words{"--checkpoint-every", "2"}},
+        Scenario{"InBackwardOnHost", 1,
+                 kInBackward + Words{"--checkpoint-every", "2", "--checkpoint-to", "copies"}},
         Scenario{"TwoDrives", 1, kInBackward + kTwoDrives + Words{"--checkpoint-every", "3"}},
         Scenario{"StateThatMoves",
                  1,
