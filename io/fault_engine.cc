@@ -60,7 +60,9 @@ Engine::Submission FaultEngine::submit(std::span<const Request> requests) {
   for (const Request& request : requests) {
     const InjectedFault decision = decide(request.piece);
     if (decision.fault != Fault::none) injected_.push_back(decision);
-    push({Clock::now() + delay(decision.request, Draw::delay), decision, request});
+    const auto due =
+        Clock::now() + delay(decision.request, Draw::delay) + write_time(request.piece);
+    push({due, decision, request});
   }
   return {requests.size(), 0};
 }
@@ -202,6 +204,12 @@ std::int64_t FaultEngine::misdirected_offset(std::int64_t request,
   const std::int64_t places = (capacity_bytes_ - piece.span.bytes()) / kPageBytes + 1;
   const std::int64_t other = 1 + below(places - 1, draw(request, Draw::place));
   return (piece.offset_bytes / kPageBytes + other) % places * kPageBytes;
+}
+
+std::chrono::microseconds FaultEngine::write_time(const Transfer::Piece& piece) const {
+  const bool is_write = piece.operation == Operation::write;
+  return std::chrono::microseconds(
+      is_write ? rules_.write_us_per_page * (piece.span.bytes() / kPageBytes) : 0);
 }
 
 std::chrono::microseconds FaultEngine::delay(std::int64_t request, Draw what) const {

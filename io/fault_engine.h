@@ -77,6 +77,7 @@ class FaultEngine final : public Engine {
   bool makes_sense(Fault fault, const Transfer::Piece& piece) const;
   std::int64_t misdirected_offset(std::int64_t request, const Transfer::Piece& piece) const;
   std::chrono::microseconds delay(std::int64_t request, Draw what) const;
+  std::chrono::microseconds write_time(const Transfer::Piece& piece) const;
 
   const FaultRules rules_;
   std::vector<std::byte> memory_;  // the waiting thread's

@@ -34,6 +34,7 @@ constexpr bool is_silent(Fault fault) { return fault >= Fault::read_flip; }
 struct FaultRules {
   std::uint64_t seed = 1;
   int delay_us_max = 0;                // each request is carried out after 0..max microseconds
+  int write_us_per_page = 0;           // and a write so much later
   std::int64_t fail_request = -1;      // this request fails with EIO
   std::int64_t lose_completion = -1;   // of this request
   std::int64_t full_after_bytes = -1;  // writes beyond this total fail with ENOSPC

@@ -102,9 +102,10 @@ class CrashTest : public ::testing::TestWithParam<CrashCase> {
 
  private:
   void record() {
-    io::CrashRules rules;
-    rules.faults.delay_us_max = 1500;
-    disk_ = std::make_unique<io::CrashDisk>(layout_.blank(), rules);
+    // So slow that state is still being written when a commit could have been.
+    const io::CrashRules slow{.crash_at = -1,
+                              .faults = {.delay_us_max = 50, .write_us_per_page = 1000}};
+    disk_ = std::make_unique<io::CrashDisk>(layout_.blank(), slow);
     ledger_ = std::make_unique<CommitLedger>(*disk_);
     auto drives = disk_->open();
     const std::string failure = failure_on_ranks(test_.ranks, [&](comm::Communicator& comm) {
