@@ -79,7 +79,7 @@ void Committer::updates_may_start() {
 }
 
 void Committer::make_durable() {
-  const TraceSpan span(parts_.tracer, track_, "commit", step_);
+  const TraceSpan span(parts_.tracer, track_, "commit");
   copy_resident_states();
   parts_.store.lasting_writes().wait();
   parts_.store.fill(table_);
