@@ -275,6 +275,10 @@ int run_train(const Options& options, Ranks& ranks, std::chrono::steady_clock::t
   RunEnd end = RunEnd::complete;
   try {
     end = train(prepared, session, ranks, its_durable, stop, requests, frame, started);
+  } catch (const AgreedFailure&) {  // rank 0 speaks for all
+    frame.progress.reset();
+    if (durable) durable->give_up(session);
+    throw;
   } catch (const std::exception& error) {
     // Now, because the session ends with a file deleted: on a drive that hangs, never.
     frame.progress.reset();
