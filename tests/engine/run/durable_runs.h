@@ -15,6 +15,8 @@
 #include <thread>
 #include <vector>
 
+#include "engine/checkpoint/store_pointer.h"
+#include "offload/store/store_files.h"
 #include "tests/support/engine_run.h"
 #include "tests/support/error_text.h"
 #include "tests/support/json_lines.h"
@@ -80,6 +82,34 @@ class DurableRuns : public ::testing::Test {
   // Another command of the program.
   test::ProcessResult strata(const Words& words) const {
     return test::run_process(Words{STRATA_BINARY} + words, folder_.path());
+  }
+
+  void complete(const std::string& run, const Words& more, int ranks = 1) const {
+    const test::ProcessResult result = train(run, more, ranks);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+  }
+  // In one line, with these parts, at once, and leaving the run as it is.
+  void expect_refused(const std::string& run, const Words& more, int exit_code,
+                      const Words& parts) const {
+    const std::string log = test::contents_of(path(run + "/log.jsonl"));
+    const std::string options = test::contents_of(path(run + "/options.json"));
+    const test::ProcessResult result = train(run, more);
+    EXPECT_EQ(result.exit_code, exit_code);
+    EXPECT_TRUE(result.err.starts_with("strata: error: ")) << result.err;
+    EXPECT_EQ(std::ranges::count(result.err, '\n'), 1) << result.err;
+    for (const std::string& part : parts) EXPECT_PRED2(test::mentions, result.err, part);
+    EXPECT_EQ(test::contents_of(path(run + "/log.jsonl")), log);
+    EXPECT_EQ(test::contents_of(path(run + "/options.json")), options);
+  }
+  void expect_intact(const std::string& run) const {
+    const test::ProcessResult verified = strata({"verify", run});
+    EXPECT_EQ(verified.exit_code, 0) << verified.out << verified.err;
+  }
+
+  // The file of a rank, which is in `folder`.
+  std::string store_file(const std::string& run, const std::string& folder, int rank = 0) const {
+    const std::string id = read_store_pointer(path(run)).value().run_id;
+    return path(folder + "/" + store::store_file_name({id, rank, rank + 1, ""}));
   }
 
   // A run that has logged some steps.

@@ -16,7 +16,6 @@
 #include "engine/checkpoint/store_pointer.h"
 #include "offload/store/checksum.h"
 #include "offload/store/file_header.h"
-#include "offload/store/store_files.h"
 #include "offload/store/stored_shard.h"
 #include "tests/engine/run/durable_runs.h"
 #include "tests/io/loop_mount.h"
@@ -38,33 +37,6 @@ class ResumeFault : public DurableRuns {
     for (const char* drive : {"a", "b"}) folder_.make_folder(drive);
   }
 
-  void complete(const std::string& run, const Words& more) const {
-    const ProcessResult result = train(run, more);
-    EXPECT_EQ(result.exit_code, 0) << result.err;
-  }
-  // In one line, with these parts, at once, and leaving the run as it is.
-  void expect_refused(const std::string& run, const Words& more, int exit_code,
-                      const Words& parts) const {
-    const std::string log = contents_of(path(run + "/log.jsonl"));
-    const std::string options = contents_of(path(run + "/options.json"));
-    const ProcessResult result = train(run, more);
-    EXPECT_EQ(result.exit_code, exit_code);
-    EXPECT_TRUE(result.err.starts_with("strata: error: ")) << result.err;
-    EXPECT_EQ(std::ranges::count(result.err, '\n'), 1) << result.err;
-    for (const std::string& part : parts) EXPECT_PRED2(mentions, result.err, part);
-    EXPECT_EQ(contents_of(path(run + "/log.jsonl")), log);
-    EXPECT_EQ(contents_of(path(run + "/options.json")), options);
-  }
-  void expect_intact(const std::string& run) const {
-    const ProcessResult verified = strata({"verify", run});
-    EXPECT_EQ(verified.exit_code, 0) << verified.out << verified.err;
-  }
-
-  // The file of the first directory, which is in `folder`.
-  std::string store_file(const std::string& run, const std::string& folder) const {
-    const std::string id = read_store_pointer(path(run)).value().run_id;
-    return path(folder + "/" + store::store_file_name({id, 0, 1, ""}));
-  }
   // Changes a byte of a state of the newest commit (0) or the one before (1).
   void damage(const std::string& file, std::size_t commit, int unit, StateKind kind) const {
     std::string place;
@@ -161,80 +133,11 @@ TEST_F(ResumeFault, ANewerVersionOfTheFormatIsRefused) {
   expect_intact("run");
 }
 
-TEST_F(ResumeFault, ARunThatIsAliveIsLeftAlone) {
-  complete("whole", {"--checkpoint-every", "1"});
-  const Words endless = {"--steps", "100000",        "--checkpoint-every",
-                         "1",       "--lr-schedule", "constant"};
-  const auto alive = started(command("run", endless), "run");
-  const ProcessResult refused = train("run", endless + Words{"--resume"});
-  EXPECT_EQ(refused.exit_code, 2);
-  EXPECT_PRED2(mentions, refused.err,
-               fmt::format("--run run: in use by process {} on ", alive->pid()));
-  EXPECT_EQ(end_of(*alive, SIGUSR1).exit_code, 75);
-  expect_intact("run");
-}
-
-// Never restarted in silence.
-TEST_F(ResumeFault, ARunWithoutCheckpointsThatWasKilledInMidStepIsRefused) {
-  const Words endless = {"--steps", "100000", "--checkpoint-every", "0"};
-  const auto alive = started(command("run", endless), "run");
-  EXPECT_EQ(end_of(*alive, SIGKILL).exit_code, -1);
-  const std::string store = contents_of(store_file("run", "run"));
-  for (int again = 0; again < 2; ++again) {
-    expect_refused("run", endless + Words{"--resume"}, 2,
-                   {"in the middle of a step", "--checkpoint-every 0", "--run", "--resume-from"});
-  }
-  EXPECT_TRUE(contents_of(store_file("run", "run")) == store);
-}
-
-TEST_F(ResumeFault, WhatWouldChangeTheMathematicsHasToBeAllowed) {
-  const Words few = {"--steps", "10", "--warmup", "0", "--lr-schedule", "constant"};
-  complete("run", few);
-  expect_refused("run", few, 2, {"--run run: there is a run in this folder", "--resume"});
-  const Words more = few + Words{"--steps", "20", "--resume", "--lr", "1e-4"};
-  expect_refused("run", more, 2, {"--lr was '0.0003' and is now '0.0001'", "--allow-change lr"});
-  complete("run", more + Words{"--allow-change", "lr"});
-  const Results results = logged("run");
-  ASSERT_EQ(results.size(), 20);
-  EXPECT_EQ(results[9][2], 3e-4);
-  EXPECT_EQ(results[10][2], 1e-4);
-  // It is the run's own now.
-  complete("run", few + Words{"--steps", "30", "--resume", "--lr", "1e-4"});
-
-  expect_refused("run", few + Words{"--lr", "1e-4", "--resume", "--isa", "scalar"}, 2,
-                 {"--isa was 'auto' and is now 'scalar'", "--allow-change isa"});
-}
-
-// As on a machine that has not what the run was computed with.
-TEST_F(ResumeFault, OtherArithmeticHasToBeAllowed) {
-  complete("run", {"--checkpoint-every", "1"});
-  const std::string file = path("run/arithmetic.json");
-  auto arithmetic = nlohmann::json::parse(contents_of(file));
-  arithmetic["isa"] = arithmetic["isa"] == "avx2" ? "avx512" : "avx2";
-  std::ofstream(file) << arithmetic;
-  expect_refused("run", {"--resume"}, 2,
-                 {"arithmetic.json", "instruction set", "--allow-change arithmetic"});
-  complete("run", {"--resume", "--allow-change", "arithmetic"});
-}
-
-TEST_F(ResumeFault, ACompleteRunStaysWhatItIs) {
-  complete("run", {"--checkpoint-every", "4"});
-  const std::string log = contents_of(path("run/log.jsonl"));
-  const std::string weights = weights_of("run");
-  const ProcessResult again = train("run", {"--resume"});
-  EXPECT_EQ(again.exit_code, 0) << again.err;
-  EXPECT_PRED2(mentions, again.out, "nothing is left to train");
-  EXPECT_EQ(contents_of(path("run/log.jsonl")), log);
-  fs::remove_all(path("run.exported"));
-  EXPECT_TRUE(weights_of("run") == weights);
-}
-
 // One rank has committed what the other has not.
 TEST_F(ResumeFault, ARankThatDiesInACommit) {
   if (!obstacle_to_ranks().empty()) GTEST_SKIP() << obstacle_to_ranks();
   const Words options = {"--checkpoint-every", "1", "--place", "all=nvme"};
-  const ProcessResult whole = train("whole", options, 2);
-  ASSERT_EQ(whole.exit_code, 0) << whole.err;
+  complete("whole", options, 2);
   const auto process = started(command("run", options, 2), "run");
   const std::vector<pid_t> ranks = children_of(*process);
   ASSERT_EQ(ranks.size(), 2);
@@ -242,9 +145,22 @@ TEST_F(ResumeFault, ARankThatDiesInACommit) {
   std::this_thread::sleep_for(std::chrono::milliseconds(200));  // the other one waits for it
   ::kill(ranks[1], SIGKILL);
   EXPECT_NE(process->wait().exit_code, 0);
-  const ProcessResult rest = train("run", options + Words{"--resume"}, 2);
-  EXPECT_EQ(rest.exit_code, 0) << rest.err;
+  complete("run", options + Words{"--resume"}, 2);
   EXPECT_EQ(results_of("run"), results_of("whole"));
+}
+
+TEST_F(ResumeFault, DamageOfOneRankIsSaidOnce) {
+  if (!obstacle_to_ranks().empty()) GTEST_SKIP() << obstacle_to_ranks();
+  const Words options = {"--checkpoint-every", "1"};
+  complete("run", options, 2);
+  damage(store_file("run", "run", 1), 0, 1, StateKind::remainder);
+  const ProcessResult refused = train("run", options + Words{"--resume"}, 2);
+  EXPECT_EQ(refused.exit_code, 1);
+  const std::string message = "strata: error: the commit of step 30 is damaged: remainder of ";
+  EXPECT_PRED2(mentions, refused.err, message);
+  EXPECT_EQ(refused.err.find("strata: error: "), refused.err.rfind("strata: error: "))
+      << refused.err;
+  complete("run", options + Words{"--resume", "--resume-step", "29"}, 2);
 }
 
 TEST_F(ResumeFault, ADiskThatIsFullWhenTheRunIsExported) {

@@ -1,11 +1,10 @@
 // What a run goes on with besides what it began with: other ranks, tiers, directories and intervals
-// of checkpoints, and the same command in other words.
+// of checkpoints.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,9 +33,6 @@ class Resume : public DurableRuns {
                  "f32",      "--steps", std::to_string(step), "--global-batch", "5"} +
            more;
   }
-  void expect_success(const ProcessResult& result) const {
-    EXPECT_EQ(result.exit_code, 0) << result.err;
-  }
   int files_in(const std::string& folder) const {
     return static_cast<int>(std::distance(fs::directory_iterator(path(folder)), {}));
   }
@@ -47,10 +43,10 @@ class Resume : public DurableRuns {
   }
   // The run of "whole", which nothing happens to, and "run" in legs of three steps.
   void expect_the_same_bits(const std::vector<Words>& legs) const {
-    expect_success(train("whole", until(kSteps, {})));
+    complete("whole", until(kSteps, {}));
     for (std::size_t leg = 0; leg < legs.size(); ++leg) {
       const int step = 3 * static_cast<int>(leg + 1);
-      expect_success(train("run", until(step, legs[leg] + Words{"--resume"})));
+      complete("run", until(step, legs[leg] + Words{"--resume"}));
     }
     EXPECT_EQ(results_of("run"), results_of("whole"));
     EXPECT_TRUE(weights_of("run") == weights_of("whole"));
@@ -76,10 +72,10 @@ TEST_F(Resume, WithAndWithoutCheckpoints) {
   const auto leg = [](const char* every) {
     return Words{"--nvme", "a", "--checkpoint-every", every};
   };
-  expect_success(train("one", until(1, leg("0"))));
+  complete("one", until(1, leg("0")));
   const std::uintmax_t one_slot = bytes_in("a");
   fs::remove_all(path("one"));
-  expect_success(strata({"gc", "a", "--force"}));
+  EXPECT_EQ(strata({"gc", "a", "--force"}).exit_code, 0);
   ASSERT_EQ(files_in("a"), 0);
 
   expect_the_same_bits({leg("0"), leg("2"), leg("0")});
@@ -93,9 +89,9 @@ TEST_F(Resume, OnAnotherNumberOfRanks) {
   if (!obstacle_to_ranks().empty()) GTEST_SKIP() << obstacle_to_ranks();
   const Words small = {"--model", "gpt2:layers=2,hidden=36,heads=3,context=32", "--lr", "1e-3"};
   const Words options = small + Words{"--nvme", "a", "--checkpoint-every", "1"};
-  expect_success(train("whole", until(kSteps, small)));
+  complete("whole", until(kSteps, small));
   for (const auto& [ranks, step] : {std::pair(1, 2), {4, 5}, {3, 7}, {1, kSteps}}) {
-    expect_success(train("run", until(step, options + Words{"--resume"}), ranks));
+    complete("run", until(step, options + Words{"--resume"}), ranks);
     EXPECT_EQ(files_in("a"), ranks);
   }
   const Results whole = results_of("whole");
@@ -112,20 +108,17 @@ TEST_F(Resume, OnAnotherNumberOfRanks) {
 
 // Renamed, the directory is found when it is named; the run's folder moves with what is in it.
 TEST_F(Resume, WhereTheFilesWereMoved) {
-  expect_success(train("whole", until(kSteps, {})));
-  expect_success(train("run", until(3, {"--nvme", "a"})));
+  complete("whole", until(kSteps, {}));
+  complete("run", until(3, {"--nvme", "a"}));
   fs::remove(path("b"));
   fs::rename(path("a"), path("b"));
-  const ProcessResult missing = train("run", until(6, {"--nvme", "", "--resume"}));
-  EXPECT_EQ(missing.exit_code, 2);
-  for (const std::string& part : {path("a"), std::string("--nvme"), std::string("--resume-from")}) {
-    EXPECT_PRED2(mentions, missing.err, part);
-  }
+  expect_refused("run", until(6, {"--nvme", "", "--resume"}), 2,
+                 {path("a"), "--nvme", "--resume-from"});
   const ProcessResult found = train("run", until(6, {"--nvme", "b", "--resume"}));
   EXPECT_EQ(found.exit_code, 0) << found.err;
   EXPECT_PRED2(mentions, found.out, "goes on from step 3, in the store that it has");
   fs::rename(path("run"), path("moved"));
-  expect_success(train("moved", until(kSteps, {"--nvme", "b", "--resume"})));
+  complete("moved", until(kSteps, {"--nvme", "b", "--resume"}));
   EXPECT_EQ(results_of("moved"), results_of("whole"));
 }
 
@@ -136,41 +129,13 @@ TEST_F(Resume, WithoutRoomForBothStoresNothingIsTouched) {
   const Words options = {"--nvme", small.directory(), "--model",
                          "gpt2:layers=6,hidden=64,heads=2,context=32"};
   const Words one_slot = options + Words{"--checkpoint-every", "0"};
-  expect_success(train("whole", until(kSteps, {"--model", options.back()})));
-  expect_success(train("run", until(3, one_slot)));
-  const std::string log = test::contents_of(path("run/log.jsonl"));
-
+  complete("whole", until(kSteps, {"--model", options.back()}));
+  complete("run", until(3, one_slot));
   const Words two_slots = options + Words{"--checkpoint-every", "1", "--resume"};
-  const ProcessResult refused = train("run", until(6, two_slots));
-  EXPECT_EQ(refused.exit_code, 2);
-  for (const char* part : {"--nvme: ", " needed", " free"}) {
-    EXPECT_PRED2(mentions, refused.err, part);
-  }
-  EXPECT_EQ(test::contents_of(path("run/log.jsonl")), log);
-  const ProcessResult verified = strata({"verify", "run"});
-  EXPECT_EQ(verified.exit_code, 0) << verified.err;
+  expect_refused("run", until(6, two_slots), 2, {"--nvme: ", " needed", " free"});
+  expect_intact("run");
 
-  expect_success(train("run", until(kSteps, one_slot + Words{"--resume"})));
-  EXPECT_EQ(results_of("run"), results_of("whole"));
-}
-
-// With all of its options, with none, in another order, from another file.
-TEST_F(Resume, InOtherWords) {
-  expect_success(train("whole", until(kSteps, {})));
-  expect_success(train("run", until(2, {"--checkpoint-every", "1"})));
-  const auto go_on = [&](const Words& words) { expect_success(strata(Words{"train"} + words)); };
-  go_on({"--run", "run", "--resume", "--steps", "4"});
-  go_on({"--steps", "6", "--resume", "--run", "run"});
-  Words reversed;
-  const Words all = command("run", until(8, {"--checkpoint-every", "1"}));
-  for (std::size_t i = all.size(); i > 2; i -= 2) {
-    const Words option = {all[i - 2], all[i - 1]};
-    const bool is_new = std::ranges::find(reversed, option[0]) == reversed.end();
-    if (is_new) reversed = reversed + option;  // later words overrule earlier ones
-  }
-  go_on(Words{"--resume"} + reversed);
-  std::ofstream(path("more.toml")) << "steps = 9\n";
-  go_on({"--resume", "--config", "more.toml", "--run", "run"});
+  complete("run", until(kSteps, one_slot + Words{"--resume"}));
   EXPECT_EQ(results_of("run"), results_of("whole"));
 }
 
