@@ -152,6 +152,9 @@ class TrainingRank final : private UpdateGate {
     trainer_.hold_updates_at(*this);
     step_ = durable_->step();
   }
+  ~TrainingRank() override {
+    if (durable_ != nullptr) durable_->end();
+  }
 
   std::int64_t steps_done() const { return step_; }
 
