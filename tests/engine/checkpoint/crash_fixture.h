@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -50,6 +51,7 @@ class CrashTest : public ::testing::TestWithParam<CrashCase> {
     constexpr std::int64_t kTrainedOn = 12;
     const std::int64_t stride = (events() - ledger_->first_event()) / kTrainedOn;
     std::int64_t next = ledger_->first_event();
+    std::set<std::int64_t> steps;  // gone on from
     for_each_crash([&](std::int64_t at, const std::vector<io::CrashDisk::Image>& images) {
       const Found found = look(images);
       ASSERT_EQ(found.refusal, "");
@@ -57,10 +59,14 @@ class CrashTest : public ::testing::TestWithParam<CrashCase> {
       ASSERT_GE(step, ledger_->acknowledged_by(at));
       ASSERT_LE(step, ledger_->wanted_by(at));
       ASSERT_TRUE(found.is_expected) << "step " << step;
+      steps.insert(step);
       if (at < next) return;
       next += stride;
       go_on(images, step);
     });
+    std::set<std::int64_t> committed;
+    for (std::int64_t step = 0; step <= kSteps; step += test_.commit_every) committed.insert(step);
+    EXPECT_EQ(steps, committed);
   }
 
   // What a run would go on from, and whether all of it is the state that the run had then.
