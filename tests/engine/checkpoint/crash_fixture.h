@@ -15,7 +15,7 @@ namespace strata::engine::testing {
 
 class CrashTest : public ::testing::TestWithParam<CrashCase> {
  protected:
-  static constexpr std::uint64_t kSeeds = 2;  // of each crash
+  static constexpr std::uint64_t kSeeds = 3;  // of each crash
 
   CrashTest() {
     test::write_text(data_, 4000);
