@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
@@ -19,6 +20,23 @@ namespace {
 }
 
 }  // namespace
+
+std::optional<std::string> read_file(const std::string& path) {
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.is_open()) {
+    if (errno == ENOENT || errno == ENOTDIR) return std::nullopt;
+    throw_refused("open", path);
+  }
+  std::string text;
+  std::array<char, 16 << 10> piece;
+  while (true) {
+    const ssize_t count = ::read(file.get(), piece.data(), piece.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) throw_refused("read", path);
+    if (count == 0) return text;
+    text.append(piece.data(), static_cast<std::size_t>(count));
+  }
+}
 
 void write_fully(int descriptor, std::string_view text, std::string_view name) {
   while (!text.empty()) {

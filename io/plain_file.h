@@ -1,12 +1,17 @@
-// Small files beside the store's: written through the page cache, and durable where that is said.
+// Small files beside the store's: read whole, written through the page cache, and durable where
+// that is said. Thread contract: any thread; nobody else may replace the same file meanwhile.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "io/file_descriptor.h"
 
 namespace strata::io {
+
+// The whole file; nothing if there is none. Throws IoError when it is there and cannot be read.
+std::optional<std::string> read_file(const std::string& path);
 
 // Writes all of `text` to a descriptor; allocates nothing. Throws IoError naming `name`.
 void write_fully(int descriptor, std::string_view text, std::string_view name);

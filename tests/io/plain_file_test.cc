@@ -1,4 +1,4 @@
-// Files that are replaced whole: the new content or the old, and nothing else left.
+// Files that are read whole, and replaced whole: the new content or the old, and nothing else left.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -22,6 +22,26 @@ using test::TemporaryFolder;
 
 std::ptrdiff_t files_in(const TemporaryFolder& folder) {
   return std::distance(std::filesystem::directory_iterator(folder.path()), {});
+}
+
+TEST(ReadFile, HasEveryByte) {
+  const TemporaryFolder folder;
+  std::string text(100'000, 'x');  // more than one read of it
+  text[50'000] = '\0';
+  std::ofstream(folder.path("a"), std::ios::binary) << text;
+  EXPECT_EQ(read_file(folder.path("a")), text);
+}
+
+TEST(ReadFile, AnAbsentFileIsNothingAndAnUnreadableOneAnError) {
+  const TemporaryFolder folder;
+  EXPECT_EQ(read_file(folder.path("none")), std::nullopt);
+  std::ofstream(folder.path("file")) << "text";
+  EXPECT_EQ(read_file(folder.path("file/none")), std::nullopt);
+  EXPECT_PRED2(mentions, error_text<IoError>([&] { read_file(folder.path()); }),
+               "read " + folder.path() + ": Is a directory");
+  std::filesystem::create_symlink("loop", folder.path("loop"));  // root may open anything else
+  EXPECT_PRED2(mentions, error_text<IoError>([&] { read_file(folder.path("loop")); }),
+               "open " + folder.path("loop") + ": Too many levels of symbolic links");
 }
 
 TEST(ReplaceFile, CreatesAndReplaces) {
