@@ -11,7 +11,6 @@
 #include "io/plain_file.h"
 #include "io/transfer.h"
 #include "kernels/base/error.h"
-#include "kernels/base/system_file.h"
 
 namespace strata::engine {
 namespace {
@@ -23,7 +22,7 @@ std::string this_process() {
 }
 
 [[noreturn]] void throw_in_use(const std::string& run_folder, const std::string& path) {
-  std::string holder = read_system_file(path).value_or("");
+  std::string holder = io::read_file(path).value_or("");
   while (holder.ends_with('\n')) holder.pop_back();
   throw_error<ConfigError>("--run {}: in use by {}; wait for its end, or choose another folder",
                            run_folder, holder.empty() ? "another process" : holder);

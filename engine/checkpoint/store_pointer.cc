@@ -6,7 +6,6 @@
 
 #include "io/plain_file.h"
 #include "kernels/base/error.h"
-#include "kernels/base/system_file.h"
 #include "offload/store/file_header.h"
 
 namespace strata::engine {
@@ -64,10 +63,9 @@ StorePointer parse_store_pointer(std::string_view text, const std::string& path)
 
 std::optional<StorePointer> read_store_pointer(const std::string& run_folder) {
   const std::string path = pointer_path(run_folder);
-  const std::optional<std::string> text = read_system_file(path);
-  if (text) return parse_store_pointer(*text, path);
-  if (!std::filesystem::exists(path)) return std::nullopt;
-  throw_error<FormatError>("{} cannot be read", path);
+  const std::optional<std::string> text = io::read_file(path);
+  if (!text) return std::nullopt;
+  return parse_store_pointer(*text, path);
 }
 
 void replace_store_pointer(const std::string& run_folder, const StorePointer& pointer) {

@@ -1,5 +1,5 @@
 // StorePointer: store.json in the folder of a run: which store holds the run's state, and where its
-// files were made. It is what decides: a store without a pointer is nobody's.
+// files are. It is what decides: a store without a pointer is nobody's.
 #pragma once
 
 #include <optional>

@@ -7,8 +7,8 @@
 #include <string_view>
 
 #include "engine/options/option_changes.h"
+#include "io/plain_file.h"
 #include "kernels/base/error.h"
-#include "kernels/base/system_file.h"
 
 namespace strata::engine {
 namespace {
@@ -107,7 +107,7 @@ std::optional<RecordedArithmetic> arithmetic_to_keep(const RunSetup& setup) {
   const Options& options = setup.options;
   if (!options.resume || allows_other_arithmetic(options)) return std::nullopt;
   const std::string path = (std::filesystem::path(options.run) / kArithmeticFile).string();
-  const std::optional<std::string> text = read_system_file(path);
+  const std::optional<std::string> text = io::read_file(path);
   if (!text) return std::nullopt;
   try {
     RecordedArithmetic recorded = read_arithmetic(nlohmann::json::parse(*text));

@@ -69,6 +69,14 @@ TEST(StorePointer, WhatIsNoneIsRefusedByName) {
   EXPECT_PRED2(mentions, error_of(start + "\", \"ranks\": [{\"host\": \"a\"}]}"), "directories");
 }
 
+// It would begin a run anew, beside its state.
+TEST(StorePointer, OneThatCannotBeReadIsNotAbsent) {
+  const TemporaryFolder folder;
+  folder.make_folder("store.json");
+  EXPECT_PRED2(mentions, error_text<IoError>([&] { read_store_pointer(folder.path()); }),
+               "read " + folder.path("store.json") + ": Is a directory");
+}
+
 TEST(StorePointer, IsSentAsText) {
   const StorePointer pointer = {kRunId, {{"one", {"/a", "/b"}}, {"two", {"/c"}}}};
   const StorePointer again = parse_store_pointer(text_of(pointer), "store.json");
