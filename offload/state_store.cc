@@ -26,6 +26,7 @@ StateStore::StateStore(const Plan& plan, Device& device, io::Storage* storage, W
       resident_offsets_(plan.units.size()),
       checksum_memory_(device.allocate_pinned(kChecksumsTag, plan.checksum_bytes())),
       checksums_(extents_, checksum_memory_.span(), workers) {
+  for (auto& written : device_writes_) written = device.make_event();
   for (std::size_t k = 0; k < kStateKinds; ++k) {
     const auto kind = static_cast<StateKind>(k);
     std::int64_t device_bytes = 0;
@@ -41,6 +42,14 @@ StateStore::StateStore(const Plan& plan, Device& device, io::Storage* storage, W
   }
   STRATA_CHECK(extents_.bytes() == 0 ||
                (storage != nullptr && storage->capacity_bytes() >= extents_.bytes()));
+}
+
+void StateStore::note_device_write(Stream& stream, DeviceWriter writer) {
+  stream.record(*device_writes_[static_cast<std::size_t>(writer)]);
+}
+
+void StateStore::wait_for_device_writes(Stream& stream) {
+  for (const auto& written : device_writes_) stream.wait(*written, WaitFor::state_written);
 }
 
 StateStore::~StateStore() {

@@ -25,6 +25,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -72,6 +73,11 @@ class StateStore {
                   io::IoGroup& group);
   // Everything that was written of lasting states: for whoever makes it durable.
   io::IoGroup& lasting_writes() { return lasting_writes_; }
+  // The same for states on the device: each of its two writers tells when it has enqueued copies to
+  // it, and a stream that reads them waits.
+  enum class DeviceWriter : std::uint8_t { weights, optimizer };
+  void note_device_write(Stream& stream, DeviceWriter writer);
+  void wait_for_device_writes(Stream& stream);
 
   // Every write of an update of the unit has been submitted. Once per update.
   void end_update(int unit) { slots_.end_update(unit); }
@@ -122,6 +128,7 @@ class StateStore {
   ExtentMap extents_;
   LiveSlots slots_;
   io::IoGroup lasting_writes_;
+  std::array<std::unique_ptr<Event>, 2> device_writes_;  // by writer
   // Device and host states: one buffer per kind, and where each unit's shard lies in it.
   std::array<DeviceBuffer, kStateKinds> device_;
   std::array<PinnedBuffer, kStateKinds> host_;

@@ -207,6 +207,7 @@ AlignedSpan WeightStreamer::update(int unit, int staging) {
   } else if (tier == Tier::device) {
     h2d_->copy(store_.device(unit, StateKind::weights), weights.data(), weights.bytes());
     h2d_->record(*resident_ready_);
+    store_.note_device_write(*h2d_, StateStore::DeviceWriter::weights);
   }
   store_.end_update(unit);
   return weights;

@@ -89,6 +89,7 @@ void Committer::make_durable() {
 }
 
 void Committer::copy_resident_states() {
+  parts_.store.wait_for_device_writes(*copies_stream_);
   for (int u = 0; u < static_cast<int>(changed_.size()); ++u) {
     if (changed_[static_cast<std::size_t>(u)] == 0) continue;
     for (const StateKind kind : offload::kLastingKinds) {

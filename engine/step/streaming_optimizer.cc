@@ -197,7 +197,9 @@ void StreamingOptimizer::write_back(std::size_t index) {
       to_device = true;
     }
   }
-  if (to_device) copies_->record(*buffer.copied_out);
+  if (!to_device) return;
+  copies_->record(*buffer.copied_out);
+  store_.note_device_write(*copies_, offload::StateStore::DeviceWriter::optimizer);
 }
 
 void StreamingOptimizer::run_update(const Chunk& chunk, const Pointers& at) {

@@ -27,6 +27,8 @@ const char* name_of(WaitFor reason) {
       return "wait: activation written";
     case WaitFor::activation_free:
       return "wait: activation free";
+    case WaitFor::state_written:
+      return "wait: state written";
   }
   return "wait";
 }

@@ -42,8 +42,9 @@ enum class WaitFor : std::uint8_t {
   activation_ready,    // an activation record is on the device
   activation_written,  // an activation record is complete (before it is copied out)
   activation_free,     // compute is done with an activation slot
+  state_written,       // updated state is on the device (before a commit copies it out)
 };
-inline constexpr int kWaitForKinds = 9;
+inline constexpr int kWaitForKinds = 10;
 const char* name_of(WaitFor reason);  // "wait: weights ready"
 
 class DeviceBuffer {
