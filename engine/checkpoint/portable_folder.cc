@@ -6,13 +6,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <vector>
+#include <random>
+#include <utility>
 
-#include "engine/checkpoint/portable_index.h"
 #include "io/plain_file.h"
 #include "kernels/base/error.h"
 
@@ -23,8 +23,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::string_view kPartialSuffix = ".strata-partial";
-constexpr std::string_view kStepPrefix = "step-";
-constexpr const char* kLockFile = ".lock";
+constexpr const char* kLockFile = "/.lock";
 
 [[noreturn]] void fail(const char* operation, const std::string& path) {
   throw_error<IoError>("{} {}: {}", operation, path, std::strerror(errno));
@@ -36,11 +35,16 @@ std::string parent_of(const std::string& path) {
 }
 
 io::FileDescriptor lock_file(const std::string& folder, int flags) {
-  return io::FileDescriptor(::open((folder + "/" + kLockFile).c_str(), flags | O_CLOEXEC, 0666));
+  return io::FileDescriptor(::open((folder + kLockFile).c_str(), flags | O_CLOEXEC, 0666));
 }
 
 bool is_locked_by_another(const io::FileDescriptor& file) {
   return ::flock(file.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+}
+
+bool is_deleted(const io::FileDescriptor& file) {
+  struct stat status {};
+  return ::fstat(file.get(), &status) == 0 && status.st_nlink == 0;
 }
 
 void rename_or_fail(const std::string& from, const std::string& to) {
@@ -60,16 +64,49 @@ void make_folder(const std::string& path) {
   io::flush_directory(parent_of(path));
 }
 
+// Makes a folder with a locked file in it. Not open: somebody who tidied up took it for abandoned.
+io::FileDescriptor make_locked(const std::string& folder) {
+  if (::mkdir(folder.c_str(), 0777) != 0) fail("make the folder", folder);
+  io::FileDescriptor file = lock_file(folder, O_RDWR | O_CREAT);
+  if (!file.is_open() && errno != ENOENT) fail("open a file in", folder);
+  if (file.is_open() && (is_locked_by_another(file) || is_deleted(file))) return {};
+  return file;
+}
+
+// One that is being made is empty until its lock is there, and whoever makes it makes another one
+// if it goes; an abandoned one has a lock that nobody holds, or was being deleted.
+void remove_if_abandoned(const std::string& folder) {
+  if (::rmdir(folder.c_str()) == 0) return;
+  const io::FileDescriptor file = lock_file(folder, O_RDWR);
+  if (file.is_open() ? is_locked_by_another(file) : errno != ENOENT) return;
+  std::error_code ignored;  // another user's stays
+  fs::remove_all(folder, ignored);
+}
+
+std::uint64_t random_number() {
+  std::random_device device;
+  return (std::uint64_t{device()} << 32 | device()) | 1;
+}
+
+// Gives `from` the name of the folder `to`; returns where that one is now.
+std::string take_place(const std::string& from, const std::string& to) {
+  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) return from;
+  if (errno != EINVAL && errno != ENOSYS) fail(("swap " + from + " and").c_str(), to);
+  const std::string old = to + ".old";
+  remove_tree(old);  // of a crash right here, long since replaced
+  rename_or_fail(to, old);
+  rename_or_fail(from, to);
+  return old;
+}
+
 }  // namespace
 
-PortableFolder::PortableFolder(std::string path)
-    : path_(std::move(path)), temporary_path_(temporary_path(path_)) {
-  make_folder(temporary_path_);
-  lock_ = lock_file(temporary_path_, O_RDWR | O_CREAT);
-  if (!lock_.is_open()) fail("open a file in", temporary_path_);
-  if (is_locked_by_another(lock_)) {
-    throw_error<ConfigError>("another process writes {}; wait for it, or choose another folder",
-                             path_);
+PortableFolder::PortableFolder(std::string path) : path_(std::move(path)) {
+  make_folder(parent_of(path_));
+  while (!lock_.is_open()) {
+    number_ = random_number();
+    temporary_path_ = temporary_path(path_, number_);
+    lock_ = make_locked(temporary_path_);
   }
 }
 
@@ -79,26 +116,28 @@ PortableFolder::~PortableFolder() {
   fs::remove_all(temporary_path_, ignored);
 }
 
-std::string PortableFolder::temporary_path(const std::string& path) {
+std::string PortableFolder::temporary_path(const std::string& path, std::uint64_t number) {
   const fs::path named(path);
-  return named.parent_path() / fmt::format(".{}{}", named.filename().string(), kPartialSuffix);
+  return named.parent_path() /
+         fmt::format(".{}.{:016x}{}", named.filename().string(), number, kPartialSuffix);
 }
 
 void PortableFolder::publish(ExistingFolder existing) {
-  if (::unlink((temporary_path_ + "/" + kLockFile).c_str()) != 0) fail("remove a file of", path_);
   io::flush_directory(temporary_path_);
   std::string replaced;
-  if (fs::exists(path_)) {
-    if (existing == ExistingFolder::refuse) {
-      throw_error<ConfigError>("{} exists already; choose another folder", path_);
-    }
-    replaced = temporary_path(path_ + ".old");
-    rename_or_fail(path_, replaced);
+  if (!fs::exists(path_)) {
+    rename_or_fail(temporary_path_, path_);
+  } else if (existing == ExistingFolder::replace) {
+    replaced = take_place(temporary_path_, path_);
+  } else {
+    throw_error<ConfigError>("{} exists already; choose another folder", path_);
   }
-  rename_or_fail(temporary_path_, path_);
   published_ = true;
   io::flush_directory(parent_of(path_));
-  if (!replaced.empty()) remove_tree(replaced);
+  if (::unlink((path_ + kLockFile).c_str()) != 0) fail("remove a file of", path_);
+  io::flush_directory(path_);
+  std::error_code ignored;  // what remains of it is as a killed process leaves it
+  if (!replaced.empty()) fs::remove_all(replaced, ignored);
 }
 
 std::string folder_path(const std::string& named) {
@@ -106,36 +145,18 @@ std::string folder_path(const std::string& named) {
   return path.has_filename() ? path : path.parent_path();
 }
 
+void remove_folder(const std::string& path) {
+  const std::string partial = PortableFolder::temporary_path(path, random_number());
+  rename_or_fail(path, partial);
+  remove_tree(partial);
+}
+
 void remove_partial_folders(const std::string& directory) {
   if (!fs::is_directory(directory)) return;
   for (const auto& entry : fs::directory_iterator(directory)) {
     const std::string name = entry.path().filename();
     const bool is_partial = name.starts_with('.') && name.ends_with(kPartialSuffix);
-    if (!is_partial || !entry.is_directory()) continue;
-    const io::FileDescriptor file = lock_file(entry.path(), O_RDWR);
-    if (!file.is_open() || !is_locked_by_another(file)) remove_tree(entry.path());
-  }
-}
-
-std::string step_folder_name(std::int64_t step) {
-  return fmt::format("{}{:08}", kStepPrefix, step);
-}
-
-void keep_newest_steps(const std::string& directory, std::int64_t keep) {
-  std::vector<std::pair<fs::file_time_type, std::string>> folders;
-  for (const auto& entry : fs::directory_iterator(directory)) {
-    const fs::path index = entry.path() / kPortableIndexFile;
-    if (!entry.path().filename().string().starts_with(kStepPrefix) || !fs::exists(index)) continue;
-    folders.emplace_back(fs::last_write_time(index), entry.path());
-  }
-  std::ranges::sort(folders);
-  const std::int64_t surplus = std::ssize(folders) - keep;
-  for (std::int64_t i = 0; i < surplus; ++i) {
-    // First the name goes, so that no half of one is ever found under it.
-    const std::string& path = folders[static_cast<std::size_t>(i)].second;
-    const std::string partial = PortableFolder::temporary_path(path);
-    rename_or_fail(path, partial);
-    remove_tree(partial);
+    if (is_partial && entry.is_directory()) remove_if_abandoned(entry.path());
   }
 }
 

@@ -1,11 +1,11 @@
 // PortableFolder: a folder that comes into being whole: filled under a temporary name beside its
 // own, and given its name once everything in it is durable.
 //
-//   made (".NAME.strata-partial") ──publish()──▶ published
+//   made (".NAME.NUMBER.strata-partial") ──publish()──▶ published
 //        └──destroyed before──▶ nothing is left
 //
-// It holds a locked file meanwhile, so that what a killed process left is told from what a living
-// one fills.
+// It holds a locked file until it has its name, so that what a killed process left is told from
+// what a living one fills. No temporary name is used twice.
 // Throws IoError naming the path.
 #pragma once
 
@@ -22,24 +22,27 @@ enum class ExistingFolder : std::uint8_t { refuse, replace };
 
 class PortableFolder {
  public:
-  // Also where another rank made the temporary folder already. Throws ConfigError when another
-  // process fills it.
   explicit PortableFolder(std::string path);
   ~PortableFolder();
   PortableFolder(const PortableFolder&) = delete;
   PortableFolder& operator=(const PortableFolder&) = delete;
 
-  static std::string temporary_path(const std::string& path);
+  static std::string temporary_path(const std::string& path, std::uint64_t number);
 
   const std::string& path() const { return path_; }
   const std::string& temporary_path() const { return temporary_path_; }
+  // Random and not 0: tells this folder from others that are to have the same name.
+  std::uint64_t number() const { return number_; }
 
-  // Throws ConfigError when there is such a folder and it is not to be replaced.
+  // At any moment the name has the old folder or the new one, or, on file systems that cannot swap
+  // two, the old one is at "NAME.old". Throws ConfigError when there is such a folder and it is not
+  // to be replaced.
   void publish(ExistingFolder existing);
 
  private:
   std::string path_;
   std::string temporary_path_;
+  std::uint64_t number_ = 0;
   io::FileDescriptor lock_;
   bool published_ = false;
 };
@@ -47,12 +50,10 @@ class PortableFolder {
 // The absolute path of a folder that somebody named, perhaps with a slash at its end.
 std::string folder_path(const std::string& named);
 
+// Deletes a folder: first its name goes, so that no half of it is ever found under it.
+void remove_folder(const std::string& path);
+
 // Removes temporary folders in `directory` that nobody fills any more.
 void remove_partial_folders(const std::string& directory);
-
-// "step-00000050": the folder of a step's portable checkpoint.
-std::string step_folder_name(std::int64_t step);
-// Of the folders of steps in `directory`, removes those written first until `keep` are left.
-void keep_newest_steps(const std::string& directory, std::int64_t keep);
 
 }  // namespace strata::engine

@@ -6,6 +6,7 @@
 #include <charconv>
 
 #include "engine/options/json_text.h"
+#include "io/plain_file.h"
 #include "kernels/base/error.h"
 #include "offload/store/checksum.h"
 
@@ -109,9 +110,12 @@ PortableIndex index_from(const json& root) {
                              kPortableVersion);
   }
   PortableIndex index;
-  index.origin = {count(root, "step"), snapshot_from(root.at("snapshot")),
-                  static_cast<int>(count(root, "world_size")), root.at("options"),
-                  root.at("arithmetic")};
+  index.origin = {count(root, "step"),
+                  snapshot_from(root.at("snapshot")),
+                  static_cast<int>(count(root, "world_size")),
+                  root.at("options"),
+                  root.at("arithmetic"),
+                  root.at("run").get<std::string>()};
   const auto content = root.at("content").get<std::string>();
   index.content =
       content == kContents[0] ? PortableContent::weights : PortableContent::training_state;
@@ -158,6 +162,7 @@ std::string encode(const PortableIndex& index) {
                      {"world_size", index.origin.world_size},
                      {"options", index.origin.options},
                      {"arithmetic", index.origin.arithmetic},
+                     {"run", index.origin.run},
                      {"content", kContents[static_cast<std::size_t>(index.content)]},
                      {"moments", name_of(index.moments)},
                      {"moment_count", index.moment_count},
@@ -171,6 +176,22 @@ PortableIndex decode_portable_index(std::string_view text) {
     return index_from(json::parse(text));
   } catch (const json::exception& error) {
     throw_error<FormatError>("it is not what this program writes: {}", error.what());
+  }
+}
+
+PortableIndex read_portable_index(const std::string& folder) {
+  const std::string path = folder + "/" + kPortableIndexFile;
+  const std::optional<std::string> text = io::read_file(path);
+  if (!text) {
+    throw_error<ConfigError>(
+        "{} has no {}: it is no portable checkpoint, or one whose writing was cut short; give a "
+        "folder that strata export or --checkpoint-to wrote",
+        folder, kPortableIndexFile);
+  }
+  try {
+    return decode_portable_index(*text);
+  } catch (const FormatError& error) {
+    throw_error<FormatError>("{}: {}", path, error.what());
   }
 }
 

@@ -2,7 +2,7 @@
 // files, and for each tensor the checksums of the ranges it was written in. A folder without one is
 // no portable checkpoint: it is written last. docs/checkpoints.md has the format.
 //
-// Decoding trusts nothing. Throws FormatError, without the folder's name.
+// Decoding trusts nothing. Throws FormatError.
 #pragma once
 
 #include <cstdint>
@@ -28,6 +28,7 @@ struct PortableOrigin {
   int world_size = 1;
   nlohmann::json options;     // as options.json has them
   nlohmann::json arithmetic;  // as arithmetic.json has it
+  std::string run;            // whose it is: run_name()
 };
 
 // Elements from the end of the range before (or 0) to `last`, in our order.
@@ -61,6 +62,9 @@ struct PortableIndex {
 
 std::string encode(const PortableIndex& index);
 PortableIndex decode_portable_index(std::string_view text);
+
+// Of a folder; names it. Throws ConfigError for one that has no strata.json, IoError, FormatError.
+PortableIndex read_portable_index(const std::string& folder);
 
 // Of bytes of a portable checkpoint.
 std::uint64_t portable_checksum(const std::byte* data, std::int64_t bytes);

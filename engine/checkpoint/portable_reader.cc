@@ -6,28 +6,11 @@
 #include <utility>
 
 #include "kernels/base/error.h"
-#include "kernels/base/system_file.h"
 #include "models/safetensors.h"
 
 namespace strata::engine {
 
 namespace {
-
-PortableIndex read_index(const std::string& folder) {
-  const std::string path = folder + "/" + kPortableIndexFile;
-  const std::optional<std::string> text = read_system_file(path);
-  if (!text) {
-    throw_error<ConfigError>(
-        "{} has no {} that can be read: it is no portable checkpoint, or one whose writing was cut "
-        "short; give a folder that strata export or --checkpoint-to wrote",
-        folder, kPortableIndexFile);
-  }
-  try {
-    return decode_portable_index(*text);
-  } catch (const FormatError& error) {
-    throw_error<FormatError>("{}: {}", path, error.what());
-  }
-}
 
 std::vector<std::int64_t> shape_in_file(const PortableIndexTensor& tensor) {
   return tensor.transposed ? std::vector{tensor.columns, tensor.rows}
@@ -47,7 +30,7 @@ bool is_portable_checkpoint(const std::string& folder) {
 }
 
 PortableReader::PortableReader(std::string folder)
-    : folder_(std::move(folder)), index_(read_index(folder_)) {
+    : folder_(std::move(folder)), index_(read_portable_index(folder_)) {
   std::vector<std::string> names;
   for (const PortableIndexFile& file : index_.files) names.push_back(file.name);
   files_.emplace(folder_, names, PortableFiles::Access::read);

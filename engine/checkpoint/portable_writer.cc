@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <span>
+#include <thread>
 #include <utility>
 
 #include "engine/checkpoint/portable_files.h"
@@ -20,12 +22,20 @@ namespace fs = std::filesystem;
 
 namespace {
 
-std::string checksums_file(int rank) { return fmt::format(".checksums-{:05}", rank); }
-
 std::size_t count_ranges(const PortableLayout& layout, int rank) {
   std::size_t count = 0;
   for_each_range(layout, rank, [&](int, std::int64_t, std::int64_t) { ++count; });
   return count;
+}
+
+// Long enough to cost nothing, and short beside any --comm-timeout.
+constexpr std::chrono::milliseconds kBusyPoll{500};
+
+bool is_any_rank(comm::Communicator& comm, bool mine) {
+  const auto own = static_cast<std::byte>(mine);
+  std::vector<std::byte> all(static_cast<std::size_t>(comm.world_size()));
+  comm.all_gather_host(std::span(&own, 1), all);
+  return std::ranges::find(all, std::byte{1}) != all.end();
 }
 
 }  // namespace
@@ -50,15 +60,22 @@ void PortableWriter::run(const char* outcome, Work work) {
   }
 }
 
-void PortableWriter::begin(const std::string& name, PortableOrigin origin,
+std::uint64_t PortableWriter::make_folder(const std::string& name) {
+  STRATA_CHECK(idle() && options_.rank == 0);
+  folder_path_ = options_.directory + "/" + name;
+  run("not written", [this] { folder_.emplace(folder_path_); });
+  return folder_ ? folder_->number() : 0;
+}
+
+void PortableWriter::begin(const std::string& name, std::uint64_t number, PortableOrigin origin,
                            const store::BlockReader& blocks, const store::CommitTable& table) {
   STRATA_CHECK(idle());
   folder_path_ = options_.directory + "/" + name;
+  number_ = number;
   origin_ = std::move(origin);
   source_.emplace(CommitSource{blocks, table, options_.rank});
-  failure_.clear();
-  state_ = State::copying;
-  thread_.post([this] { copy(); });
+  state_ = number == 0 ? State::copied : State::copying;
+  if (number != 0) thread_.post([this] { copy(); });
 }
 
 void PortableWriter::copy() {
@@ -67,12 +84,7 @@ void PortableWriter::copy() {
 }
 
 void PortableWriter::copy_own_ranges() {
-  const std::string temporary = PortableFolder::temporary_path(folder_path_);
-  if (options_.rank == 0) {
-    folder_.emplace(folder_path_);
-  } else {
-    fs::create_directories(temporary);
-  }
+  const std::string temporary = PortableFolder::temporary_path(folder_path_, number_);
   std::vector<std::uint64_t> checksums;
   {
     PortableFiles files(temporary, file_names(layout_), PortableFiles::Access::write);
@@ -85,18 +97,24 @@ void PortableWriter::copy_own_ranges() {
     files.sync();
   }
   const auto bytes = std::as_bytes(std::span(checksums));
-  io::replace_file(temporary + "/" + checksums_file(options_.rank),
+  io::replace_file(checksums_path(options_.rank),
                    {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+}
+
+std::string PortableWriter::checksums_path(int rank) const {
+  return fmt::format("{}/.checksums-{:05}", PortableFolder::temporary_path(folder_path_, number_),
+                     rank);
 }
 
 std::vector<std::vector<std::uint64_t>> PortableWriter::collect_checksums() const {
   std::vector<std::vector<std::uint64_t>> all;
   for (int rank = 0; rank < options_.world_size; ++rank) {
-    const std::string path = folder_->temporary_path() + "/" + checksums_file(rank);
+    const std::string path = checksums_path(rank);
     const std::optional<std::string> text = read_system_file(path);
     const std::size_t ranges = count_ranges(layout_, rank);
     if (!text || text->size() != ranges * sizeof(std::uint64_t)) {
-      throw_error<IoError>("rank {} did not copy its part of {}", rank, folder_path_);
+      throw_error<IoError>(
+          "rank {} did not copy its part; all ranks need to reach the folder and have room", rank);
     }
     const auto bytes = std::as_writable_bytes(std::span(all.emplace_back(ranges)));
     std::ranges::copy(std::as_bytes(std::span(*text)), bytes.begin());
@@ -107,12 +125,13 @@ std::vector<std::vector<std::uint64_t>> PortableWriter::collect_checksums() cons
 
 void PortableWriter::publish() {
   run("not written", [this] {
+    const bool is_own = is_of_run(folder_path_, origin_.run);
     publish_portable(*folder_, layout_, origin_, options_.model_config, collect_checksums(),
-                     options_.keep > 0 ? ExistingFolder::replace : ExistingFolder::refuse);
+                     is_own ? ExistingFolder::replace : ExistingFolder::refuse);
   });
   if (failure_.empty() && options_.keep > 0) {
     run("written, but older ones remain",
-        [this] { keep_newest_steps(options_.directory, options_.keep); });
+        [this] { keep_newest_steps(options_.directory, options_.keep, origin_.run); });
   }
   state_ = State::published;
 }
@@ -134,7 +153,7 @@ std::optional<PortableReport> PortableWriter::advance() {
     state_ = State::idle;
     folder_.reset();
     if (!failure_.empty()) {
-      return PortableReport{PortableReport::Result::failed, failure_};
+      return PortableReport{PortableReport::Result::failed, std::exchange(failure_, {})};
     }
     if (options_.rank == 0) return written();
   }
@@ -144,9 +163,11 @@ std::optional<PortableReport> PortableWriter::advance() {
 std::optional<PortableReport> PortableWriter::finish(comm::Communicator& comm) {
   std::optional<PortableReport> report;
   while (!idle()) {
-    thread_.wait_idle();
-    comm.barrier();
-    report = advance();
+    const auto until = std::chrono::steady_clock::now() + kBusyPoll;
+    while (busy() && std::chrono::steady_clock::now() < until) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    if (!is_any_rank(comm, busy())) report = advance();
   }
   return report;
 }

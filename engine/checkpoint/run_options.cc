@@ -8,7 +8,6 @@
 #include "engine/options/option_list.h"
 #include "engine/options/option_parse.h"
 #include "kernels/base/error.h"
-#include "kernels/base/system_file.h"
 
 namespace strata::engine {
 
@@ -30,19 +29,8 @@ bool is_taken_over(const OptionSpec& spec) {
 }
 
 Options options_of_portable(const std::string& folder) {
+  const PortableIndex index = read_portable_index(folder);
   const std::string path = (fs::path(folder) / kPortableIndexFile).string();
-  const std::optional<std::string> text = read_system_file(path);
-  if (!text) {
-    throw_error<ConfigError>("--resume-from {}: no {} in it: it is no portable checkpoint", folder,
-                             kPortableIndexFile);
-  }
-  const PortableIndex index = [&] {
-    try {
-      return decode_portable_index(*text);
-    } catch (const FormatError& error) {
-      throw_error<FormatError>("{}: {}", path, error.what());
-    }
-  }();
   Options options;
   for (const ConfigEntry& entry : parse_config(index.origin.options.dump(), path)) {
     for (const OptionSpec& spec : option_list()) {

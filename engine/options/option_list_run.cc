@@ -91,8 +91,8 @@ void add_watching(ListBuilder& list) {
            text_field("FILE", &Options::trace))
       .of_a_rank = true;
   list.used_by({CommandKind::train, CommandKind::plan, CommandKind::inspect, CommandKind::verify,
-                CommandKind::gc, CommandKind::doctor, CommandKind::bench_io,
-                CommandKind::bench_optimizer});
+                CommandKind::export_run, CommandKind::gc, CommandKind::doctor,
+                CommandKind::bench_io, CommandKind::bench_optimizer});
   list.add("json", "Progress and results as JSON on standard output", switch_field(&Options::json))
       .is_flag = true;
 }

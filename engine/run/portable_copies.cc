@@ -1,6 +1,7 @@
 #include "engine/run/portable_copies.h"
 
 #include <filesystem>
+#include <span>
 
 #include "engine/checkpoint/run_options.h"
 #include "engine/step/agreement.h"
@@ -25,6 +26,12 @@ PortableFormat format_of(const RunSetup& setup, PortableContent content) {
 
 }  // namespace
 
+void check_portable_outputs(const Options& options) {
+  const std::string run = run_name(options.run);
+  if (!options.checkpoint_to.empty()) check_checkpoint_directory(options.checkpoint_to, run);
+  if (!options.export_to.empty()) check_export_folder(options.export_to, run);
+}
+
 PortableCopies::PortableCopies(const RunSetup& setup, const MachineRates& rates,
                                const RunStore& store, Device& device, comm::Communicator& comm,
                                StepRequests& requests, std::int64_t begun_at)
@@ -34,15 +41,25 @@ PortableCopies::PortableCopies(const RunSetup& setup, const MachineRates& rates,
       manifest_(store.manifest),
       options_(nlohmann::json::parse(run_options_json(setup.options))),
       arithmetic_(arithmetic_json(setup, rates)),
+      run_(run_name(setup.options.run)),
       memory_(device.allocate_pinned(kPortableTag, portable_memory_bytes(setup))),
-      blocks_(*store.volume, store.manifest, setup.topology.rank),
-      step_(begun_at) {
+      blocks_(*store.volume, store.manifest, setup.topology.rank) {
   if (setup.options.checkpoint_to.empty()) return;
+  step_ = has_copy(begun_at) ? begun_at : 0;
   const PortableFormat format = format_of(setup, PortableContent::training_state);
   writer_.emplace(PortableLayout(manifest_, format),
                   writer_options(setup, format.weights, setup.options.checkpoint_to,
                                  setup.options.checkpoint_keep),
                   memory_.span());
+}
+
+bool PortableCopies::has_copy(std::int64_t step) const {
+  bool has = agree(comm_, [&] {
+    return comm_.rank() == 0 &&
+           is_of_run(setup_.options.checkpoint_to + "/" + step_folder_name(step), run_);
+  });
+  comm_.broadcast(std::as_writable_bytes(std::span(&has, 1)), 0);
+  return has;
 }
 
 std::optional<std::string> PortableCopies::after_step(const Committer& committer,
@@ -76,10 +93,12 @@ void PortableCopies::begin(PortableWriter& writer, const std::string& name,
                            const Committer& committer) {
   step_ = *committer.committed_step();
   table_ = committer.committed_table();
-  writer.begin(
-      name,
-      {step_, committer.committed_snapshot(), setup_.topology.world_size, options_, arithmetic_},
-      blocks_, table_);
+  std::uint64_t folder = comm_.rank() == 0 ? writer.make_folder(name) : 0;
+  comm_.broadcast(std::as_writable_bytes(std::span(&folder, 1)), 0);
+  writer.begin(name, folder,
+               {step_, committer.committed_snapshot(), setup_.topology.world_size, options_,
+                arithmetic_, run_},
+               blocks_, table_);
 }
 
 std::vector<std::string> PortableCopies::finish(const Committer& committer) {

@@ -25,15 +25,19 @@
 
 namespace strata::engine {
 
+// Whether what --checkpoint-to and --export name can be written. Creates nothing. Throws
+// ConfigError.
+void check_portable_outputs(const Options& options);
+
 class PortableCopies {
  public:
   // Reserves what the plan has for it. All must outlive it. `begun_at`: the step that the run goes
-  // on from, whose commit is not copied again.
+  // on from, whose commit is copied unless --checkpoint-to has it. Collective.
   PortableCopies(const RunSetup& setup, const MachineRates& rates, const RunStore& store,
                  Device& device, comm::Communicator& comm, StepRequests& requests,
                  std::int64_t begun_at);
 
-  // After a step, on every rank; `requests`: of all ranks, in that step. What to tell, if anything.
+  // After a step; `requests`: of all ranks, in that step. What to tell, if anything. Collective.
   std::optional<std::string> after_step(const Committer& committer, std::uint32_t requests);
 
   // Whether the commit of the step must wait.
@@ -50,6 +54,7 @@ class PortableCopies {
   void require_exported();
 
  private:
+  bool has_copy(std::int64_t step) const;
   void begin(PortableWriter& writer, const std::string& name, const Committer& committer);
   void show_whether_busy();
 
@@ -59,10 +64,11 @@ class PortableCopies {
   const store::Manifest& manifest_;
   nlohmann::json options_;
   nlohmann::json arithmetic_;
+  std::string run_;  // its name
   PinnedBuffer memory_;
   store::BlockReader blocks_;
   store::CommitTable table_;  // of the commit that is copied
-  std::int64_t step_;
+  std::int64_t step_ = 0;
   bool just_begun_ = false;               // since the last step's collective
   std::optional<PortableWriter> writer_;  // of --checkpoint-to
   std::string export_failure_;

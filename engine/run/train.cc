@@ -64,6 +64,7 @@ void check_outputs(const Options& options, const comm::Communicator& comm) {
   if (comm.rank() != 0) return;
   if (!options.log.empty()) check_writable(options.log);
   if (!options.run.empty()) check_run_folder(options.run, folder_use(options));
+  check_portable_outputs(options);
 }
 
 // Whether the run of this folder has a store.

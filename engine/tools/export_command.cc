@@ -12,6 +12,7 @@
 #include "engine/checkpoint/opened_store.h"
 #include "engine/checkpoint/portable_copy.h"
 #include "engine/checkpoint/portable_publish.h"
+#include "engine/checkpoint/portable_steps.h"
 #include "engine/checkpoint/run_options.h"
 #include "engine/checkpoint/store_pointer.h"
 #include "engine/options/json_text.h"
@@ -44,13 +45,15 @@ json read_json(const std::string& path) {
 StorePointer pointer_of(const std::string& run) {
   std::optional<StorePointer> pointer = read_store_pointer(run);
   if (!pointer) {
-    throw_error<ConfigError>("export: {} has no {}: it is not the folder of a run with a store",
-                             run, kStorePointerFile);
+    throw_error<ConfigError>(
+        "export: {} has no {}: it is not the folder of a run with a store; name "
+        "one that strata train was given as --run",
+        run, kStorePointerFile);
   }
   return *std::move(pointer);
 }
 
-// Besides those where the files were made.
+// Besides those that store.json names.
 std::vector<std::string> directories_of(const Options& options) {
   std::vector<std::string> directories = {options.arguments[0]};
   if (options.nvme.empty()) return directories;
@@ -118,6 +121,7 @@ int run_export(const Options& options) {
   origin.options = read_json(run + "/" + kRunOptionsFile);
   origin.arithmetic = read_json(run + "/" + kArithmeticFile);
   origin.world_size = pointer.world_size();
+  origin.run = run_name(run);
   const models::Gpt2Config model = models::parse_gpt2(origin.options.value("model", ""));
 
   const auto comm = comm::make_single_rank_communicator();

@@ -201,6 +201,7 @@ struct StoredModel {
     origin.world_size = world_size;
     origin.options = {{"model", "gpt2"}};
     origin.arithmetic = {{"isa", "avx2"}};
+    origin.run = "/runs/mine";
   }
 
   // Writes the portable checkpoint as one process does for all ranks.

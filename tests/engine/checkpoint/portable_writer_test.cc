@@ -1,7 +1,9 @@
 // Several ranks' writers in one process, each with its thread, into one folder.
 #include "engine/checkpoint/portable_writer.h"
 
+#include <atomic>
 #include <filesystem>
+#include <thread>
 
 #include "engine/checkpoint/portable_verify.h"
 #include "tests/engine/checkpoint/portable_machine.h"
@@ -13,6 +15,7 @@ namespace strata::engine::testing {
 namespace {
 
 namespace fs = std::filesystem;
+using test::error_text;
 using test::mentions;
 
 constexpr int kRanks = 3;
@@ -26,18 +29,26 @@ class Writers {
       const AlignedBuffer& memory = memory_.emplace_back(budget_, "copy", bytes);
       writers_.push_back(std::make_unique<PortableWriter>(
           PortableLayout(model.manifest, {}),
-          PortableWriterOptions{rank, kRanks, "{}\n", directory, keep}, memory.span()));
+          PortableWriterOptions{rank, kRanks, "{}\n", directory, keep},
+          memory.span()));
     }
   }
 
   // As a run does it: the writers go on together, when none is busy. Rank 0's report.
   PortableReport write(std::int64_t step) {
-    for (int rank = 0; rank < kRanks; ++rank) {
-      PortableOrigin origin = model_.origin;
-      origin.step = step;
-      StoredRank& source = *model_.ranks[static_cast<std::size_t>(rank)];
-      writer(rank).begin(step_folder_name(step), origin, source.blocks(), source.table());
-    }
+    const std::uint64_t folder = writer(0).make_folder(step_folder_name(step));
+    for (int rank = 0; rank < kRanks; ++rank) begin(rank, step, folder);
+    return end();
+  }
+
+  void begin(int rank, std::int64_t step, std::uint64_t folder) {
+    PortableOrigin origin = model_.origin;
+    origin.step = step;
+    StoredRank& source = *model_.ranks[static_cast<std::size_t>(rank)];
+    writer(rank).begin(step_folder_name(step), folder, origin, source.blocks(), source.table());
+  }
+
+  PortableReport end() {
     PortableReport report;
     while (!writer(0).idle()) {
       if (std::ranges::any_of(writers_, [](const auto& writer) { return writer->busy(); })) {
@@ -126,14 +137,101 @@ TEST_F(PortableWriterTest, AFailureOfAnyRankLeavesNothingAndTheNextCopySucceeds)
   EXPECT_EQ(writers.write(20).result, PortableReport::Result::written);
 }
 
+// A rank whose folder is not the one that rank 0 made writes nothing that rank 0 takes.
+TEST_F(PortableWriterTest, ARankThatWroteToAnotherFolderIsNotTakenForOneOfThisCopy) {
+  Writers writers(model_, directory_, 2);
+  const std::uint64_t folder = writers.writer(0).make_folder(step_folder_name(10));
+  for (int rank = 0; rank < kRanks; ++rank)
+    writers.begin(rank, 10, rank == 1 ? folder ^ 2 : folder);
+  const PortableReport report = writers.end();
+  EXPECT_EQ(report.result, PortableReport::Result::failed);
+  EXPECT_TRUE(mentions(report.text, "rank 1 did not copy its part")) << report.text;
+  EXPECT_TRUE(names_in(directory_).empty());
+}
+
+// As on a drive that only rank 0 has.
+TEST_F(PortableWriterTest, OnlyRank0MakesTheFolder) {
+  Writers writers(model_, directory_, 2);
+  fs::create_directory(directory_);
+  for (int rank = 1; rank < kRanks; ++rank) writers.begin(rank, 10, 1);
+  while (writers.writer(1).busy() || writers.writer(2).busy()) std::this_thread::yield();
+  EXPECT_TRUE(names_in(directory_).empty());
+  writers.writer(1).advance();
+  const auto report = writers.writer(1).advance();
+  ASSERT_TRUE(report.has_value());
+  EXPECT_EQ(report->result, PortableReport::Result::failed);
+}
+
+TEST_F(PortableWriterTest, WhereNoFolderCanBeMadeEveryRankIsIdleAgain) {
+  std::ofstream{directory_} << "a file";
+  Writers writers(model_, directory_, 2);
+  const PortableReport report = writers.write(10);
+  EXPECT_EQ(report.result, PortableReport::Result::failed);
+  EXPECT_TRUE(mentions(report.text, directory_)) << report.text;
+}
+
+// The copy of a run that ends early stops at the next block.
+TEST_F(PortableWriterTest, ACopyThatIsToStopCopiesNoFurtherBlock) {
+  const PortableLayout layout(model_.manifest, {});
+  const std::string path = folder_.make_folder("stopped");
+  PortableFiles files(path, file_names(layout), PortableFiles::Access::write);
+  Budget budget("host memory", portable_copy_bytes(model_.manifest));
+  const AlignedBuffer memory(budget, "copy", portable_copy_bytes(model_.manifest));
+  const std::atomic<bool> stop{true};
+  std::vector<std::uint64_t> checksums;
+  copy_shard(layout, model_.ranks[0]->source(), files, memory.span(), stop, checksums);
+  EXPECT_TRUE(checksums.empty());
+  EXPECT_EQ(files.bytes(0), 0);
+}
+
 TEST_F(PortableWriterTest, WhatAKilledRunLeftIsRemoved) {
-  fs::create_directories(directory_ + "/.step-00000005.strata-partial");
-  std::ofstream(directory_ + "/.step-00000005.strata-partial/model.safetensors") << "half";
-  fs::create_directories(directory_ + "/.mine.partial");
+  const auto leave = [&](const std::string& name, const char* file) {
+    const std::string path = directory_ + "/" + name;
+    fs::create_directories(path);
+    if (*file != '\0') std::ofstream(path + "/" + file) << "half";
+  };
+  leave(".step-00000003.strata-partial", "");                   // killed before it locked it,
+  leave(".step-00000004.strata-partial", ".lock");              // while it filled it,
+  leave(".step-00000005.strata-partial", "model.safetensors");  // while it deleted it
+  leave(".mine.partial", "");
   PortableFolder living(directory_ + "/step-00000006");
   Writers writers(model_, directory_, 2);
-  EXPECT_EQ(names_in(directory_),
-            (std::vector<std::string>{".mine.partial", ".step-00000006.strata-partial"}));
+  const std::string kept = fs::path(living.temporary_path()).filename();
+  EXPECT_EQ(names_in(directory_), (std::vector<std::string>{".mine.partial", kept}));
+}
+
+// Nobody finds a folder without the lock of who fills it, so none of it is ever removed.
+TEST_F(PortableWriterTest, ALivingFolderIsNotRemovedWhileItIsMadeAndPublished) {
+  fs::create_directories(directory_);
+  std::atomic<bool> done{false};
+  std::thread cleaner([&] {
+    while (!done) remove_partial_folders(directory_);
+  });
+  for (int i = 0; i < 50; ++i) {
+    PortableFolder folder(directory_ + "/model");
+    std::ofstream(folder.temporary_path() + "/config.json") << i;
+    folder.publish(ExistingFolder::replace);
+    EXPECT_EQ(test::contents_of(directory_ + "/model/config.json"), std::to_string(i));
+  }
+  done = true;
+  cleaner.join();
+  EXPECT_EQ(names_in(directory_), std::vector<std::string>{"model"});
+}
+
+TEST_F(PortableWriterTest, WhatIsAnotherRunsIsNeitherReplacedNorRemoved) {
+  StoredModel other{{Dtype::bf16, Dtype::f32, MomentFormat::int8, 2}, kRanks};
+  other.origin.run = "/runs/other";
+  Writers(other, directory_, 2).write(10);
+  Writers writers(model_, directory_, 1);
+  const PortableReport report = writers.write(10);
+  EXPECT_EQ(report.result, PortableReport::Result::failed);
+  EXPECT_TRUE(mentions(report.text, "exists already")) << report.text;
+  writers.write(20);
+  writers.write(30);
+  EXPECT_EQ(names_in(directory_), (std::vector<std::string>{"step-00000010", "step-00000030"}));
+  const std::string text =
+      error_text<ConfigError>([&] { check_checkpoint_directory(directory_, "/runs/mine"); });
+  EXPECT_TRUE(mentions(text, "step-00000010 is of another run, /runs/other")) << text;
 }
 
 TEST_F(PortableWriterTest, AnExportReplacesNothing) {
