@@ -145,6 +145,14 @@ OptionField optional_integer_field(std::optional<T> Options::*member) {
           }};
 }
 
+std::int64_t parse_steps(std::string_view text) {
+  try {
+    return parse_integer<std::int64_t>(text);
+  } catch (const ConfigError& error) {
+    throw_error<ConfigError>("{}: give steps (50), a time (30min), or 0 for never", error.what());
+  }
+}
+
 }  // namespace
 
 OptionField text_field(std::string value_hint, std::string Options::*member) {
@@ -249,7 +257,7 @@ OptionField interval_field(std::optional<CheckpointInterval> Options::*member) {
             if (const std::optional<double> seconds = parse_time(text)) {
               interval.seconds = *seconds;
             } else {
-              interval.steps = parse_integer<std::int64_t>(text);
+              interval.steps = parse_steps(text);
             }
             if (interval.steps < 0 || interval.seconds < 0) {
               throw_error<ConfigError>("'{}' is below 0; 0 is never", text);

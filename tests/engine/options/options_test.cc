@@ -115,7 +115,8 @@ TEST(ParseOptions, AnIntervalIsStepsATimeOrNever) {
   EXPECT_EQ(parse_error({"--checkpoint-every", "-5"}),
             "--checkpoint-every: '-5' is below 0; 0 is never");
   EXPECT_EQ(parse_error({"--checkpoint-every", "often"}),
-            "--checkpoint-every: 'often' is not a whole number");
+            "--checkpoint-every: 'often' is not a whole number: give steps (50), a time (30min), "
+            "or 0 for never");
   EXPECT_EQ(parse_error({"--checkpoint-every", "xmin"}), "--checkpoint-every: 'x' is not a number");
   EXPECT_EQ(parse({"--stop-within", "45"}).stop_within, 45);
   EXPECT_EQ(parse({"--stop-within", "2min"}).stop_within, 120);
