@@ -6,11 +6,11 @@
 
 namespace strata::engine {
 
-std::string broadcast_text(comm::Communicator& comm, std::string text) {
+std::string broadcast_text(comm::Communicator& comm, std::string text, int root) {
   auto length = static_cast<std::int64_t>(text.size());
-  comm.broadcast(std::as_writable_bytes(std::span(&length, 1)), 0);
+  comm.broadcast(std::as_writable_bytes(std::span(&length, 1)), root);
   text.resize(static_cast<std::size_t>(length));
-  comm.broadcast(std::as_writable_bytes(std::span(text)), 0);
+  comm.broadcast(std::as_writable_bytes(std::span(text)), root);
   return text;
 }
 

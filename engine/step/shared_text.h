@@ -8,8 +8,8 @@
 
 namespace strata::engine {
 
-// Rank 0's, on every rank.
-std::string broadcast_text(comm::Communicator& comm, std::string text);
+// What `root` says, on every rank.
+std::string broadcast_text(comm::Communicator& comm, std::string text, int root = 0);
 
 // What every rank says, in rank order.
 std::vector<std::string> gather_texts(comm::Communicator& comm, const std::string& mine);
