@@ -1,6 +1,7 @@
 #include "engine/checkpoint/opened_store.h"
 
 #include <algorithm>
+#include <iterator>
 #include <span>
 #include <utility>
 
@@ -8,6 +9,8 @@
 #include "engine/step/shared_text.h"
 #include "kernels/base/aligned_buffer.h"
 #include "kernels/base/bytes.h"
+#include "kernels/base/machine.h"
+#include "kernels/base/worker_set.h"
 #include "offload/store/store_files.h"
 
 namespace strata::engine {
@@ -26,7 +29,7 @@ void check_identity(const store::FileHeader& header, const StorePointer& pointer
   }
   throw_error<ConfigError>(
       "store file {}: it is rank {} of {} of store {}, not rank {} of {} of store {}, which {} "
-      "names",
+      "names; move it away, and put back the file that had this name",
       file, header.rank, header.world_size, store::format_run_id(header.run_id), shard,
       pointer.world_size(), pointer.run_id, kStorePointerFile);
 }
@@ -72,11 +75,12 @@ std::int64_t largest_block_bytes(const store::Manifest& manifest) {
 
 OpenedStore::OpenedStore(const StorePointer& pointer, const std::vector<std::string>& directories,
                          const io::EngineOptions& engine, std::optional<std::int64_t> step,
-                         comm::Communicator& comm)
-    : comm_(comm), engine_(engine) {
+                         comm::Communicator& comm, io::VolumeAccess access,
+                         const FailureLatch* failure)
+    : comm_(comm), failure_(failure), engine_(engine) {
   find_files(pointer, directories);
   choose_keepers(pointer);
-  agree(comm_, [&] { open_kept(pointer); });
+  agree(comm_, [&] { open_kept(pointer, access); });
   share_manifest();
   commits_ = gather_commits();
   choice_ = agree(comm_, [&] { return choose_commit(commits_, manifest_.slots, step); });
@@ -88,8 +92,8 @@ void OpenedStore::find_files(const StorePointer& pointer,
   const auto count = pointer.ranks.size();
   std::vector<std::uint8_t> mine(count);
   for (std::size_t s = 0; s < count; ++s) {
-    std::vector<std::string> places = pointer.ranks[s].directories;
-    places.insert(places.end(), directories.begin(), directories.end());
+    std::vector<std::string> places = directories;
+    std::ranges::copy(pointer.ranks[s].directories, std::back_inserter(places));
     files_.push_back(store::StoredShard::find_files(places, pointer.run_id, static_cast<int>(s)));
     mine[s] = files_.back().empty() ? 0 : 1;
   }
@@ -123,11 +127,11 @@ void OpenedStore::choose_keepers(const StorePointer& pointer) {
   }
 }
 
-void OpenedStore::open_kept(const StorePointer& pointer) {
+void OpenedStore::open_kept(const StorePointer& pointer, io::VolumeAccess access) {
   for (int shard = 0; shard < shards(); ++shard) {
     if (keeper(shard) != comm_.rank()) continue;
     const auto& files = files_[static_cast<std::size_t>(shard)];
-    const auto opened = kept_.try_emplace(shard, files, io::VolumeAccess::exclusive, engine_).first;
+    const auto opened = kept_.try_emplace(shard, files, access, engine_).first;
     check_identity(opened->second.stored.header(), pointer, shard, files.front());
   }
 }
@@ -140,11 +144,7 @@ void OpenedStore::share_manifest() {
   const int root = keeper(0);
   std::string text;
   if (root == comm_.rank()) text = store::encode(kept_.at(0).stored.manifest());
-  auto length = static_cast<std::int64_t>(text.size());
-  comm_.broadcast(std::as_writable_bytes(std::span(&length, 1)), root);
-  text.resize(static_cast<std::size_t>(length));
-  comm_.broadcast(std::as_writable_bytes(std::span(text)), root);
-  manifest_ = store::decode_manifest(text);
+  manifest_ = store::decode_manifest(broadcast_text(comm_, std::move(text), root));
 }
 
 std::vector<ShardCommits> OpenedStore::gather_commits() {
@@ -172,18 +172,53 @@ std::int64_t OpenedStore::step_of(std::int64_t sequence) const {
   return superblock_of(commits_.front(), sequence).step;
 }
 
-void OpenedStore::verify_kept(std::int64_t sequence) const {
+// Of what this rank keeps.
+std::exception_ptr OpenedStore::verify_kept(VerifiedBlocks& blocks, std::int64_t sequence,
+                                            int unit) const {
+  try {
+    for (const auto& [shard, opened] : kept_) {
+      const store::CommitTable& table = opened.commit(sequence).table;
+      blocks.read(blocks_of(opened, table, unit), [](std::size_t, std::span<const std::byte>) {});
+    }
+  } catch (const Error&) {
+    return std::current_exception();
+  }
+  return nullptr;
+}
+
+// Verifies a commit, unit by unit on all ranks, so that none waits long for another; empty: it is
+// intact.
+std::string OpenedStore::find_damage(std::int64_t sequence) {
   const std::int64_t block_bytes = largest_block_bytes(manifest_);
   Budget budget("verification", kVerifiedAtOnce * block_bytes);
   const AlignedBuffer staging(budget, "blocks", kVerifiedAtOnce * block_bytes);
-  WorkerSet this_thread(1);
-  VerifiedBlocks blocks(staging.span(), block_bytes, this_thread);
-  for (const auto& [shard, opened] : kept_) {
-    const store::CommitTable& table = opened.commit(sequence).table;
-    for (int unit = 0; unit < static_cast<int>(manifest_.units.size()); ++unit) {
-      blocks.read(blocks_of(opened, table, unit), [](std::size_t, std::span<const std::byte>) {});
-    }
+  const comm::Topology& topology = comm_.topology();
+  const CpuShare share = cpu_share(topology.local_rank, topology.local_world_size);
+  WorkerSet workers(share.threads, share.cpus);
+  VerifiedBlocks blocks(staging.span(), block_bytes, workers, failure_);
+  std::string damage;
+  for (int unit = 0; damage.empty() && unit < std::ssize(manifest_.units); ++unit) {
+    damage = first_damage(verify_kept(blocks, sequence, unit));
   }
+  return damage;
+}
+
+// Of all ranks, by rank. `failure`: this rank's, or null; one that is no damage ends all.
+std::string OpenedStore::first_damage(const std::exception_ptr& failure) {
+  std::string mine;
+  std::exception_ptr other;
+  try {
+    if (failure) std::rethrow_exception(failure);
+  } catch (const DamagedCommit& error) {
+    mine = error.what();
+  } catch (const std::exception&) {
+    other = std::current_exception();
+  }
+  raise_together(comm_, other);
+  for (const std::string& damage : gather_texts(comm_, mine)) {
+    if (!damage.empty()) return damage;
+  }
+  return "";
 }
 
 void OpenedStore::share() {
@@ -193,13 +228,7 @@ void OpenedStore::share() {
 }
 
 void OpenedStore::forget_other_commits() {
-  std::exception_ptr failure;
-  try {
-    verify_kept(choice_.sequence.value());
-  } catch (const IoError&) {
-    failure = std::current_exception();
-  }
-  settle(failure);
+  refuse_damage(find_damage(choice_.sequence.value()));
   agree(comm_, [&] {
     for (auto& [shard, opened] : kept_) {
       const store::Manifest& manifest = opened.stored.manifest();
@@ -215,21 +244,14 @@ void OpenedStore::forget_other_commits() {
 }
 
 void OpenedStore::settle(const std::exception_ptr& failure) {
-  std::string damage;
-  try {
-    if (failure) std::rethrow_exception(failure);
-  } catch (const DamagedCommit& error) {
-    damage = error.what();
-  } catch (const std::exception&) {  // raised below
-  }
-  const std::vector<std::string> all = gather_texts(comm_, damage);
-  const auto first = std::ranges::find_if(all, [](const auto& text) { return !text.empty(); });
-  if (first != all.end()) {
-    refuse(fmt::format("the commit of step {} is damaged: {}", step_of(choice_.sequence.value()),
-                       *first),
-           choice_.other);
-  }
-  raise_together(comm_, failure);
+  refuse_damage(first_damage(failure));
+}
+
+void OpenedStore::refuse_damage(const std::string& damage) {
+  if (damage.empty()) return;
+  refuse(fmt::format("the commit of step {} is damaged: {}", step_of(choice_.sequence.value()),
+                     damage),
+         choice_.other);
 }
 
 void OpenedStore::refuse(const std::string& damage, std::optional<std::int64_t> other) {
@@ -238,21 +260,14 @@ void OpenedStore::refuse(const std::string& damage, std::optional<std::int64_t> 
     throw AgreedFailure(fmt::format("{}; there is no other commit: {}", damage, kPortable),
                         kExitFailed);
   }
-  std::string mine;
-  try {
-    verify_kept(*other);
-  } catch (const DamagedCommit& error) {
-    mine = error.what();
-  }
-  const std::vector<std::string> all = gather_texts(comm_, mine);
+  const std::string its_damage = find_damage(*other);
   const std::int64_t step = step_of(*other);
-  const auto first = std::ranges::find_if(all, [](const auto& text) { return !text.empty(); });
   throw AgreedFailure(
-      first == all.end()
+      its_damage.empty()
           ? fmt::format("{}; the commit of step {} is intact: resume with --resume-step {}", damage,
                         step, step)
-          : fmt::format("{}; the commit of step {} is damaged too ({}): {}", damage, step, *first,
-                        kPortable),
+          : fmt::format("{}; the commit of step {} is damaged too ({}): {}", damage, step,
+                        its_damage, kPortable),
       kExitFailed);
 }
 

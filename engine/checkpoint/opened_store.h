@@ -2,8 +2,8 @@
 // which of its shards, and which commit the run goes on from.
 //
 // Every shard has one keeper: the rank of the same number where that reaches it, otherwise one that
-// does. The keeper holds it locked for its own until share(), reads its superblocks, verifies it
-// and serves it to ranks that do not reach it.
+// does. The keeper reads its superblocks, verifies it and serves it to ranks that do not reach it;
+// for a run that goes on it holds it locked for its own until share().
 //
 // What is not const is collective, and so is refuse(): all ranks throw, or none does. Thread
 // contract: one thread.
@@ -20,7 +20,7 @@
 #include "engine/checkpoint/store_pointer.h"
 #include "engine/checkpoint/verified_blocks.h"
 #include "io/engine_choice.h"
-#include "kernels/base/worker_set.h"
+#include "kernels/base/failure_latch.h"
 #include "offload/comm/communicator.h"
 #include "offload/store/stored_shard.h"
 
@@ -49,12 +49,15 @@ std::int64_t largest_block_bytes(const store::Manifest& manifest);
 
 class OpenedStore {
  public:
-  // `directories`: looked in besides those of the pointer. Throws as StoredRun does.
+  // `directories`: looked in before those of the pointer. `access`: exclusive for a run that goes
+  // on. `failure` ends what reads blocks; it may be null. Throws as StoredRun does.
   OpenedStore(const StorePointer& pointer, const std::vector<std::string>& directories,
               const io::EngineOptions& engine, std::optional<std::int64_t> step,
-              comm::Communicator& comm);
+              comm::Communicator& comm, io::VolumeAccess access = io::VolumeAccess::shared,
+              const FailureLatch* failure = nullptr);
 
   comm::Communicator& comm() const { return comm_; }
+  const FailureLatch* failure() const { return failure_; }
   int shards() const { return static_cast<int>(keepers_.size()); }
   bool reaches(int rank, int shard) const;
   int keeper(int shard) const { return keepers_[static_cast<std::size_t>(shard)]; }
@@ -68,8 +71,6 @@ class OpenedStore {
   // Another one, to read.
   OpenedShard open_shared(int shard) const;
 
-  // Verifies what this rank keeps of a commit, on this thread. Throws DamagedCommit.
-  void verify_kept(std::int64_t sequence) const;
   // Lets other ranks read what this one keeps.
   void share();
   // Verifies the commit, then durably forgets every other one.
@@ -85,12 +86,17 @@ class OpenedStore {
  private:
   void find_files(const StorePointer& pointer, const std::vector<std::string>& directories);
   void choose_keepers(const StorePointer& pointer);
-  void open_kept(const StorePointer& pointer);
+  void open_kept(const StorePointer& pointer, io::VolumeAccess access);
   void share_manifest();
   std::vector<ShardCommits> gather_commits();
+  std::string find_damage(std::int64_t sequence);
+  std::exception_ptr verify_kept(VerifiedBlocks& blocks, std::int64_t sequence, int unit) const;
+  std::string first_damage(const std::exception_ptr& failure);
+  void refuse_damage(const std::string& damage);
   std::int64_t step_of(std::int64_t sequence) const;
 
   comm::Communicator& comm_;
+  const FailureLatch* failure_;
   io::EngineOptions engine_;
   std::vector<std::vector<std::string>> files_;  // of each shard; empty: out of this rank's reach
   std::vector<std::uint8_t> reach_;              // (rank, shard)

@@ -7,6 +7,7 @@ namespace strata::engine {
 PortableVerification verify_portable(const std::string& folder) {
   PortableReader reader(folder);
   PortableVerification result;
+  result.content = reader.index().content;
   result.step = reader.index().origin.step;
   for (const auto& [name, tensor] : reader.tensors()) {
     const std::size_t ranges = reader.index().tensors.at(name).ranges.size();

@@ -5,9 +5,12 @@
 #include <string>
 #include <vector>
 
+#include "engine/checkpoint/portable_layout.h"
+
 namespace strata::engine {
 
 struct PortableVerification {
+  PortableContent content = PortableContent::training_state;
   std::int64_t step = 0;
   std::int64_t bytes = 0;           // of tensors that were read
   std::vector<std::string> damage;  // a line for each range: tensor, elements, file

@@ -53,7 +53,7 @@ class Reshard {
         served_(memory.sub(new_block_bytes, old_block_bytes)),
         verified_(memory.sub(new_block_bytes + old_block_bytes,
                              memory.bytes() - new_block_bytes - old_block_bytes),
-                  old_block_bytes, workers) {}
+                  old_block_bytes, workers, source.failure()) {}
 
   void open_needed();
   void compose(int unit);

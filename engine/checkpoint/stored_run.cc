@@ -49,14 +49,55 @@ bool lies_in(const io::Volume& volume, const std::vector<std::string>& directori
   return true;
 }
 
+// Whether the run of `folder` goes on from the store that has this file.
+bool goes_on_from(const std::string& folder, const store::FileHeader& header,
+                  const fs::path& file) {
+  const std::optional<StorePointer> pointer = read_store_pointer(folder);
+  if (!pointer || pointer->run_id != store::format_run_id(header.run_id)) return false;
+  const auto& directories = pointer->ranks.at(static_cast<std::size_t>(header.rank)).directories;
+  return std::ranges::any_of(directories, [&](const std::string& directory) {
+    std::error_code missing;
+    return fs::equivalent(fs::path(directory) / file.filename(), file, missing);
+  });
+}
+
+// The copy of a run's folder names the run's store, which only that run goes on in, or deletes. Its
+// folder is that which the store was made for, or lies in.
+void check_owner(const OpenedShard& shard, const std::string& run_folder) {
+  const store::FileHeader& header = shard.stored.header();
+  const fs::path file = shard.volume->file(0).device_path(0);
+  for (const std::string& folder : {header.run_folder, file.parent_path().string()}) {
+    std::error_code missing;
+    if (!fs::is_directory(folder, missing) || fs::equivalent(folder, run_folder, missing) ||
+        !goes_on_from(folder, header, file)) {
+      continue;
+    }
+    throw_error<ConfigError>(
+        "store file {}: it is the store of run {}; {} is a copy of that folder, which can only "
+        "begin from a portable checkpoint: strata export {} DIR --with-optimizer, then train with "
+        "--resume-from DIR in a new --run folder",
+        file.string(), folder, run_folder, folder);
+  }
+}
+
+std::unique_ptr<OpenedStore> open_to_go_on(const StorePointer& pointer,
+                                           const StoredRunOptions& options,
+                                           comm::Communicator& comm) {
+  std::vector<std::string> directories = options.directories;
+  if (!options.run_folder.empty()) directories.push_back(options.run_folder);
+  return std::make_unique<OpenedStore>(pointer, directories, options.engine, options.step, comm,
+                                       io::VolumeAccess::exclusive, options.failure);
+}
+
 }  // namespace
 
 StoredRun::StoredRun(const StorePointer& pointer, StoredRunOptions options,
                      comm::Communicator& comm)
-    : opened_(std::make_unique<OpenedStore>(pointer, options.directories, options.engine,
-                                            options.step, comm)),
-      comm_(comm),
-      commit_(opened_->commit()) {}
+    : opened_(open_to_go_on(pointer, options, comm)), comm_(comm), commit_(opened_->commit()) {
+  agree(comm_, [&] {
+    for (const auto& [number, shard] : opened_->kept()) check_owner(shard, options.run_folder);
+  });
+}
 
 StoredRun::~StoredRun() = default;
 

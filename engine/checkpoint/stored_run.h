@@ -22,6 +22,7 @@
 #include "engine/checkpoint/store_pointer.h"
 #include "engine/step/state_filler.h"
 #include "io/engine_choice.h"
+#include "kernels/base/failure_latch.h"
 #include "kernels/base/worker_set.h"
 #include "offload/comm/communicator.h"
 #include "offload/store/stored_shard.h"
@@ -31,16 +32,19 @@ namespace strata::engine {
 class OpenedStore;
 
 struct StoredRunOptions {
-  std::vector<std::string> directories;  // besides those of the pointer: --nvme, the run's
+  std::vector<std::string> directories;  // looked in before those of the pointer: --nvme
   io::EngineOptions engine;
-  std::optional<std::int64_t> step;  // the commit of this step; nothing: the newest
+  std::optional<std::int64_t> step;       // the commit of this step; nothing: the newest
+  std::string run_folder{};               // looked in after `directories`
+  const FailureLatch* failure = nullptr;  // ends what reads blocks
 };
 
 class StoredRun {
  public:
   // Throws ConfigError when a file is missing, locked, of another store, or no rank reaches a
-  // shard; when a one-slot store was killed between its marks; when there is no commit of the
-  // wanted step. Damage of the newest commit's superblock or table is refused (commit_choice.h).
+  // shard; when a shard is that of another run, of whose folder this one's is a copy; when a
+  // one-slot store was killed between its marks; when there is no commit of the wanted step. Damage
+  // of the newest commit's superblock or table is refused (commit_choice.h).
   StoredRun(const StorePointer& pointer, StoredRunOptions options, comm::Communicator& comm);
   ~StoredRun();
 

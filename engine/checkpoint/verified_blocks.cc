@@ -17,8 +17,9 @@ std::string place_of(const StoredBlock& b) {
 
 }  // namespace
 
-VerifiedBlocks::VerifiedBlocks(AlignedSpan staging, std::int64_t block_bytes, WorkerSet& workers)
-    : workers_(workers) {
+VerifiedBlocks::VerifiedBlocks(AlignedSpan staging, std::int64_t block_bytes, WorkerSet& workers,
+                               const FailureLatch* failure)
+    : workers_(workers), failure_(failure) {
   const std::int64_t each = std::min(staging.bytes() / block_bytes, kBlocksMax) / 2;
   STRATA_CHECK(each > 0, "{} bytes for two blocks of {}", staging.bytes(), block_bytes);
   std::int64_t place = 0;
@@ -35,6 +36,7 @@ void VerifiedBlocks::read(std::span<const StoredBlock> blocks, const Consume& co
   try {
     std::size_t next = start(batches_[0], blocks, 0);
     for (std::size_t now = 0; batches_[now].used > 0; now = 1 - now) {
+      if (failure_ != nullptr) failure_->check();
       next = start(batches_[1 - now], blocks, next);
       finish(batches_[now], blocks, consume);
     }

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "kernels/base/error.h"
+#include "kernels/base/failure_latch.h"
 #include "kernels/base/worker_set.h"
 #include "offload/store/block_reader.h"
 
@@ -37,12 +38,15 @@ struct StoredBlock {
 
 class VerifiedBlocks {
  public:
-  // `staging`: two blocks of `block_bytes` at least; as many as fit are used, up to 32.
-  VerifiedBlocks(AlignedSpan staging, std::int64_t block_bytes, WorkerSet& workers);
+  // `staging`: two blocks of `block_bytes` at least; as many as fit are used, up to 32. `failure`
+  // may be null.
+  VerifiedBlocks(AlignedSpan staging, std::int64_t block_bytes, WorkerSet& workers,
+                 const FailureLatch* failure);
 
   // `index`: in `blocks`. Called in their order.
   using Consume = std::function<void(std::size_t index, std::span<const std::byte> bytes)>;
-  // Throws DamagedCommit for the first block that is not what was written; what `consume` throws.
+  // Throws DamagedCommit for the first block that is not what was written; what `consume` throws;
+  // the failure of the run, looked for with each batch.
   void read(std::span<const StoredBlock> blocks, const Consume& consume);
 
  private:
@@ -63,6 +67,7 @@ class VerifiedBlocks {
   void drop_flights() noexcept;
 
   WorkerSet& workers_;
+  const FailureLatch* failure_;
   std::array<Batch, 2> batches_;
 };
 

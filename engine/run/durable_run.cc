@@ -40,8 +40,8 @@ std::vector<std::string> places_of(const io::Volume& volume) {
 
 }  // namespace
 
-DurableRun::DurableRun(const RunSetup& setup, comm::Communicator& comm)
-    : setup_(setup), comm_(comm) {
+DurableRun::DurableRun(const RunSetup& setup, comm::Communicator& comm, const FailureLatch& failure)
+    : setup_(setup), comm_(comm), failure_(failure) {
   const std::string& folder = setup.options.run;
   const std::string text = broadcast_text(
       comm, agree(comm, [&] {
@@ -59,7 +59,7 @@ RunStore DurableRun::open_store(const io::EngineChoice& engine, Tracer* tracer) 
     stored_ = std::make_unique<StoredRun>(
         *pointer_,
         StoredRunOptions{directories, engine_options(setup_.options, engine),
-                         setup_.options.resume_step},
+                         setup_.options.resume_step, setup_.options.run, &failure_},
         comm_);
     if (!stored_->commit()) {
       abandon_store_without_commit();

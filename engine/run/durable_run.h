@@ -22,6 +22,7 @@
 #include "engine/run/session.h"
 #include "engine/step/state_filler.h"
 #include "engine/step/trainer.h"
+#include "kernels/base/failure_latch.h"
 #include "kernels/base/trace.h"
 #include "kernels/base/worker_set.h"
 #include "offload/comm/communicator.h"
@@ -30,8 +31,9 @@ namespace strata::engine {
 
 class DurableRun {
  public:
-  // Rank 0's folder counts. The setup and `comm` must outlive the run.
-  DurableRun(const RunSetup& setup, comm::Communicator& comm);
+  // Rank 0's folder counts. `failure` also ends the verification and the moving of a store. All
+  // must outlive the run.
+  DurableRun(const RunSetup& setup, comm::Communicator& comm, const FailureLatch& failure);
   ~DurableRun();
 
   // For Session: the store that the run has, or a new one.
@@ -69,6 +71,7 @@ class DurableRun {
 
   const RunSetup& setup_;
   comm::Communicator& comm_;
+  const FailureLatch& failure_;
   std::optional<StorePointer> pointer_;
   std::unique_ptr<StoredRun> stored_;
   std::unique_ptr<StateFiller> filler_;

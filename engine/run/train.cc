@@ -264,7 +264,7 @@ int run_train(const Options& options, Ranks& ranks, std::chrono::steady_clock::t
   if (comm.topology().local_world_size > 1) stay_on(setup.cpus);
   spread_memory();
   std::optional<DurableRun> durable;
-  if (!options.run.empty()) durable.emplace(setup, comm);
+  if (!options.run.empty()) durable.emplace(setup, comm, ranks.failure);
   Session session(setup, comm, ranks.failure, [&](const io::EngineChoice& engine, Tracer* tracer) {
     return durable ? durable->open_store(engine, tracer)
                    : make_new_store(setup, comm, engine, tracer);

@@ -109,6 +109,7 @@ nlohmann::json portable_json(const std::string& folder) {
     const PortableReader reader(folder);
     std::int64_t bytes = 0;
     for (const PortableIndexFile& file : reader.index().files) bytes += file.bytes;
+    json["kind"] = kind_of(reader.index().content);
     json["step"] = reader.index().origin.step;
     json["files"] = reader.index().files.size();
     json["bytes"] = bytes;
@@ -120,7 +121,7 @@ nlohmann::json portable_json(const std::string& folder) {
 
 std::string portable_text(const nlohmann::json& portable) {
   if (portable.contains("problem")) return portable["problem"].get<std::string>() + "\n";
-  return fmt::format("portable checkpoint {}: step {}; {}, {}\n",
+  return fmt::format("{} {}: step {}; {}, {}\n", portable["kind"].get<std::string>(),
                      portable["folder"].get<std::string>(), portable["step"].get<std::int64_t>(),
                      count_text(portable["files"].get<std::int64_t>(), "file"),
                      format_bytes(portable["bytes"].get<std::int64_t>()));

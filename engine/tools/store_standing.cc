@@ -73,17 +73,23 @@ Verdict judge_idle(const FoundStore& found, const std::optional<StorePointer>& p
   if (!pointer) {
     if (own.holding == Holding::nothing) return {StoreStanding::stale, ""};
     return {StoreStanding::orphan,
-            fmt::format("{}, whose store.json is gone, or not mounted", text_of(own, folder))};
-  }
-  if (pointer->run_id != store::format_run_id(found.header->run_id)) {
-    return {StoreStanding::stale, fmt::format("run {} has another store now", folder)};
+            fmt::format("{}, whose store.json is gone, or not mounted; --force removes it",
+                        text_of(own, folder))};
   }
   const Held held = held_by(found, *pointer);
+  if (pointer->run_id != store::format_run_id(found.header->run_id)) {
+    const std::string other = fmt::format("run {} has another store now", folder);
+    if (held.holding == Holding::nothing) return {StoreStanding::stale, other};
+    return {StoreStanding::orphan,
+            fmt::format("{}; {}, or the run that had this one was moved; --force removes it",
+                        text_of(held, folder), other)};
+  }
   if (held.holding == Holding::nothing) {
     return {StoreStanding::stale, fmt::format("run {} cannot go on from it", folder)};
   }
   return {StoreStanding::resumable,
-          fmt::format("{}; remove that folder to free it", text_of(held, folder))};
+          fmt::format("{}; to free it, remove that folder, then gc with --force",
+                      text_of(held, folder))};
 }
 
 Verdict verdict_on(const FoundStore& found) {

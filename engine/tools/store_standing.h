@@ -3,7 +3,8 @@
 //
 //   a run goes on in it ───────────────────────────────────────────────▶ in_use         stays
 //   holds a state, and its run's store.json names it or is unreadable ─▶ resumable      stays
-//   holds a state, and its run's folder or store.json is not there ────▶ orphan         --force
+//   holds a state, and its run's folder has no store.json, or that
+//     names another store: the run may have been moved ────────────────▶ orphan         --force
 //   anything else ─────────────────────────────────────────────────────▶ stale          goes
 //   header unreadable ─────────────────────────────────────────────────▶ damaged        --force
 //   of another version of the format ──────────────────────────────────▶ other_version  stays

@@ -63,7 +63,7 @@ class Verifier {
   void add_note(const std::string& note) {
     result_.note += (result_.note.empty() || note.empty() ? "" : "; ") + note;
   }
-  CommitChoice choose() const;
+  CommitChoice choose();
   void verify_commit(const OpenedShard& opened, const CommitTable& table);
   bool is_intact(std::int64_t sequence, std::optional<std::int64_t> verified);
   void check_blocks(const OpenedShard& opened, const CommitTable& table,
@@ -98,11 +98,14 @@ void Verifier::open(const StoredRank& rank) {
   shards_.push_back({std::move(shard), std::move(commits)});
 }
 
-CommitChoice Verifier::choose() const {
+CommitChoice Verifier::choose() {
   std::vector<ShardCommits> summaries;
   for (const OpenedShard& opened : shards_) summaries.push_back(summary_of(opened.commits));
   try {
     return choose_commit(summaries, shards_.front().shard.manifest().slots, std::nullopt);
+  } catch (const ConfigError& error) {  // stopped in mid-step
+    result_.no_state = error.what();
+    return {};
   } catch (const Error& error) {  // what a resume would say
     CommitChoice nothing;
     nothing.damage = error.what();
@@ -177,7 +180,7 @@ void Verifier::verify() {
     for (const OpenedShard& opened : shards_) {
       verify_commit(opened, commit_of(opened, *choice.sequence).table);
     }
-  } else if (choice.damage.empty()) {
+  } else if (choice.damage.empty() && result_.no_state.empty()) {
     add_note("nothing was committed yet");
   }
   if (!choice.other || !is_complete_) return;
@@ -193,6 +196,13 @@ void Verifier::verify() {
 StoreVerification verify_store(const StoredTarget& target, const io::EngineOptions& engine,
                                WorkerSet& workers,
                                const std::function<void(const std::string& line)>& on_damage) {
+  const bool is_elsewhere =
+      std::ranges::all_of(target.ranks, [](const StoredRank& rank) { return rank.files.empty(); });
+  if (target.ranks.empty()) {
+    throw_error<ConfigError>("{} has no store: there is nothing to verify", target.name());
+  }
+  if (is_elsewhere)
+    throw_error<ConfigError>("{}: {}", target.name(), missing_text(target.ranks[0]));
   Verifier verifier(engine, workers, on_damage);
   for (const StoredRank& rank : target.ranks) verifier.open(rank);
   verifier.verify();

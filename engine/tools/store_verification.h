@@ -22,11 +22,12 @@ struct StoreVerification {
   std::optional<std::int64_t> step;  // of the commit that was verified
   // The other commit, where all ranks are here and it is intact as well.
   std::optional<std::int64_t> intact_step;
-  std::string note;  // for people; may be empty
+  std::string note;      // for people; may be empty
+  std::string no_state;  // why it holds none to go on from, though nothing is damaged
 };
 
 // `on_damage` is called with a line for each damaged range, as soon as it is known. Throws
-// ConfigError when a living run has a file locked.
+// ConfigError when a living run has a file locked, and for a run none of whose files are here.
 StoreVerification verify_store(const StoredTarget& target, const io::EngineOptions& engine,
                                WorkerSet& workers,
                                const std::function<void(const std::string& line)>& on_damage);

@@ -23,15 +23,17 @@ bool has_file(const std::string& folder, const char* name) {
   return fs::exists(fs::path(folder) / name);
 }
 
-StoredTarget run_target(const std::string& folder) {
+// `named`: directories besides.
+StoredTarget run_target(const std::string& folder, const std::vector<std::string>& named) {
   StoredTarget target{folder, "", {}};
   const std::optional<StorePointer> pointer = read_store_pointer(folder);
   if (!pointer) return target;
   target.run_id = pointer->run_id;
   for (const StoreOfRank& made : pointer->ranks) {
     const int rank = static_cast<int>(target.ranks.size());
-    std::vector<std::string> directories = made.directories;
+    std::vector<std::string> directories = named;
     directories.push_back(folder);
+    directories.insert(directories.end(), made.directories.begin(), made.directories.end());
     target.ranks.push_back({rank,
                             fmt::format("{} on {}", fmt::join(made.directories, ", "), made.host),
                             store::find_shard_files(directories, pointer->run_id, rank)});
@@ -39,12 +41,12 @@ StoredTarget run_target(const std::string& folder) {
   return target;
 }
 
-// Adds a file to the store that it belongs to.
+// Adds a file to the store that it belongs to, unless that is a run's, which has looked for it.
 void add_file(std::vector<StoredTarget>& stores, const store::FoundStore& found) {
   const std::string run_id = store::format_run_id(found.header->run_id);
-  auto target = std::find_if(stores.begin(), stores.end(), [&](const StoredTarget& known) {
-    return known.run_folder.empty() && known.run_id == run_id;
-  });
+  auto target = std::find_if(stores.begin(), stores.end(),
+                             [&](const StoredTarget& known) { return known.run_id == run_id; });
+  if (target != stores.end() && !target->run_folder.empty()) return;
   if (target == stores.end()) {
     target = stores.insert(target, {"", run_id, {}});
     for (int rank = 0; rank < found.header->world_size; ++rank) {
@@ -63,6 +65,7 @@ std::string StoredTarget::name() const {
 
 StoredTargets find_targets(const std::vector<std::string>& folders) {
   StoredTargets targets;
+  std::vector<std::string> runs, directories;
   for (const std::string& folder : folders) {
     if (!fs::is_directory(folder)) {
       throw_error<ConfigError>(
@@ -73,24 +76,35 @@ StoredTargets find_targets(const std::vector<std::string>& folders) {
     if (is_portable_checkpoint(folder)) {
       targets.portable.push_back(folder);
     } else if (has_file(folder, kStorePointerFile) || has_file(folder, kRunOptionsFile)) {
-      targets.stores.push_back(run_target(folder));
+      runs.push_back(folder);
     } else {
-      for (const store::FoundStore& found : store::find_stores(folder)) {
-        if (found.header) {
-          add_file(targets.stores, found);
-        } else {
-          targets.problems.push_back(
-              fmt::format("store file {}: {}", found.file.path(), found.problem));
-        }
+      directories.push_back(folder);
+    }
+  }
+  for (const std::string& run : runs) targets.stores.push_back(run_target(run, directories));
+  for (const std::string& directory : directories) {
+    for (const store::FoundStore& found : store::find_stores(directory)) {
+      if (found.header) {
+        add_file(targets.stores, found);
+      } else {
+        targets.problems.push_back(
+            fmt::format("store file {}: {}", found.file.path(), found.problem));
       }
     }
   }
   return targets;
 }
 
+const char* kind_of(PortableContent content) {
+  return content == PortableContent::weights ? "model" : "portable checkpoint";
+}
+
 std::string missing_text(const StoredRank& rank) {
-  return fmt::format("rank {}: not here{}", rank.rank,
-                     rank.made_in.empty() ? "" : "; it was made in " + rank.made_in);
+  if (rank.made_in.empty()) return fmt::format("rank {}: not here", rank.rank);
+  return fmt::format(
+      "rank {}: not here; it was made in {}: give the directories where its files are after the "
+      "run",
+      rank.rank, rank.made_in);
 }
 
 }  // namespace strata::engine

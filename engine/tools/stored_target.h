@@ -1,12 +1,15 @@
 // What lies in the folders that people name to `strata inspect` and `strata verify`.
 //
-//   folder with store.json or options.json ─▶ a run: its store, in the directories of its pointer
-//   folder with strata.json ────────────────▶ a portable checkpoint
-//   any other directory ────────────────────▶ the stores whose files lie in these directories
+//   folder with store.json or options.json ─▶ a run: its store, in the other directories that are
+//                                             named, in the folder, or where its files were made
+//   folder with strata.json ────────────────▶ a portable checkpoint, or a model
+//   any other directory ────────────────────▶ the other stores whose files lie in these directories
 #pragma once
 
 #include <string>
 #include <vector>
+
+#include "engine/checkpoint/portable_layout.h"
 
 namespace strata::engine {
 
@@ -35,7 +38,10 @@ struct StoredTargets {
 // IoError.
 StoredTargets find_targets(const std::vector<std::string>& folders);
 
-// "rank 1: not here; it was made in DIR on HOST"
+// "portable checkpoint", "model"
+const char* kind_of(PortableContent content);
+
+// "rank 1: not here; it was made in DIR on HOST: …"
 std::string missing_text(const StoredRank& rank);
 
 }  // namespace strata::engine

@@ -24,6 +24,7 @@ struct Verification {
   bool json_only = false;
   std::int64_t bytes = 0;
   std::int64_t damaged = 0;
+  bool no_state = false;  // of a store: nothing to go on from
   nlohmann::json items = nlohmann::json::array();
 
   void say(const std::string& line) const {
@@ -38,6 +39,9 @@ std::string verdict_text(std::int64_t damaged) {
 
 std::string store_text(const StoredTarget& target, const StoreVerification& result) {
   std::string text = target.name();
+  if (!result.no_state.empty() && result.damaged == 0) {
+    return text + ": it holds no state to go on from: " + result.no_state;
+  }
   if (result.step) text += fmt::format(": step {}", *result.step);
   text += fmt::format(": {}", result.step || result.damaged > 0 ? verdict_text(result.damaged)
                                                                 : "nothing to verify");
@@ -61,11 +65,12 @@ void verify(const StoredTarget& target, const io::EngineOptions& engine, WorkerS
   all.say(store_text(target, result));
   all.bytes += result.bytes;
   all.damaged += result.damaged;
+  all.no_state |= !result.no_state.empty();
   nlohmann::json json = {{"run_folder", target.run_folder},
                          {"run_id", target.run_id},
                          {"bytes", result.bytes},
                          {"damage", damage},
-                         {"note", result.note}};
+                         {"note", result.note.empty() ? result.no_state : result.note}};
   json["step"] = result.step ? nlohmann::json(*result.step) : nlohmann::json();
   json["other_intact_step"] =
       result.intact_step ? nlohmann::json(*result.intact_step) : nlohmann::json();
@@ -80,11 +85,12 @@ void verify(const std::string& portable_folder, Verification& all) {
     result.damage.emplace_back(error.what());
   }
   for (const std::string& line : result.damage) all.say("damaged: " + line);
-  all.say(fmt::format("portable checkpoint {}: step {}: {}", portable_folder, result.step,
+  all.say(fmt::format("{} {}: step {}: {}", kind_of(result.content), portable_folder, result.step,
                       verdict_text(std::ssize(result.damage))));
   all.bytes += result.bytes;
   all.damaged += std::ssize(result.damage);
   all.items.push_back({{"folder", portable_folder},
+                       {"kind", kind_of(result.content)},
                        {"step", result.step},
                        {"bytes", result.bytes},
                        {"damage", result.damage}});
@@ -101,6 +107,12 @@ void check_verify_options(const Options& options) {
 int run_verify(const Options& options) {
   const auto started = std::chrono::steady_clock::now();
   const StoredTargets targets = find_targets(options.arguments);
+  if (targets.stores.empty() && targets.portable.empty() && targets.problems.empty()) {
+    throw_error<ConfigError>(
+        "verify: there is no store in {}; name a run's folder, a portable checkpoint "
+        "(DIR/step-00000050), or directories with stores",
+        fmt::join(options.arguments, ", "));
+  }
   const io::EngineOptions engine{.kind = io::choose_engine(io::EngineKind::automatic).kind};
   const CpuShare share = cpu_share(0, 1);
   WorkerSet workers(share.threads, share.cpus);
@@ -111,8 +123,9 @@ int run_verify(const Options& options) {
   all.damaged += std::ssize(targets.problems);
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - started;
   const double rate = static_cast<double>(all.bytes) / took.count() / 1e9;
-  all.say(fmt::format("{} in {:.1f} s, {:.2f} GB/s: {}", format_bytes(all.bytes), took.count(),
-                      rate, verdict_text(all.damaged)));
+  all.say(fmt::format(
+      "{} in {:.1f} s, {:.2f} GB/s: {}", format_bytes(all.bytes), took.count(), rate,
+      all.bytes == 0 && all.damaged == 0 ? "nothing to verify" : verdict_text(all.damaged)));
   if (options.json) {
     const nlohmann::json json = {{"verified", all.items},
                                  {"problems", targets.problems},
@@ -121,7 +134,7 @@ int run_verify(const Options& options) {
                                  {"damaged", all.damaged}};
     fmt::print("{}\n", json_text(json));
   }
-  return all.damaged == 0 ? 0 : kExitDamaged;
+  return all.damaged == 0 && !all.no_state ? 0 : kExitDamaged;
 }
 
 }  // namespace strata::engine

@@ -107,10 +107,12 @@ std::vector<std::string> find_shard_files(const std::vector<std::string>& direct
     const bool is_known = std::any_of(files.begin(), files.end(), [&](const std::string& file) {
       return fs::equivalent(file, path, ignored);
     });
-    if (!is_known) files.push_back(path.string());
+    if (is_known) continue;
+    files.push_back(path.string());
+    if (files.size() == directories_of(files.front())) return files;
   }
-  if (files.empty() || files.size() < directories_of(files.front())) return {};
-  return files;
+  const bool is_readable = files.empty() || directories_of(files.front()) > 0;
+  return is_readable ? std::vector<std::string>() : files;
 }
 
 ShardFiles read_shard_files(const std::vector<std::string>& files) {
@@ -126,8 +128,8 @@ ShardFiles read_shard_files(const std::vector<std::string>& files) {
     }
     std::string& place = shard.paths[static_cast<std::size_t>(header.directory)];
     if (!place.empty()) {
-      throw_error<FormatError>("store file {}: it is the same part of the store as {}", file,
-                               place);
+      throw_error<FormatError>(
+          "store file {}: it is the same part of the store as {}; move the copy away", file, place);
     }
     place = file;
   }

@@ -15,8 +15,9 @@
 namespace strata::store {
 
 // The files of rank `rank` of store `run_id` in `directories`, which may have others too and come
-// twice; empty unless all are there, as many as the first one says. What is wrong with a file that
-// cannot be read is read_shard_files()'s to say.
+// twice; empty unless all are there, as many as the first one says. Once they are, directories that
+// come later are not looked in: they may have copies. What is wrong with a file that cannot be read
+// is read_shard_files()'s to say.
 std::vector<std::string> find_shard_files(const std::vector<std::string>& directories,
                                           const std::string& run_id, int rank);
 

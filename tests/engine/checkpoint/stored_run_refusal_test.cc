@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <string>
 
+#include "engine/checkpoint/opened_store.h"
 #include "tests/engine/checkpoint/stored_run_fixture.h"
 #include "tests/support/error_text.h"
 
@@ -27,11 +28,75 @@ TEST_F(StoredRunRefusal, AShardThatNobodyReachesIsRefusedByName) {
   }
 }
 
+// As `cp -a RUN COPY` leaves it, without the store and with it.
+TEST_F(StoredRunRefusal, ACopyOfARunsFolderLeavesTheStoreOfTheRunAlone) {
+  make_run({});
+  const std::string run = directory(kRunId, 0);
+  const std::string copy = folder_.make_folder("copy");
+  replace_store_pointer(run, pointer_to(kRunId, 1));
+  const auto abandon = [&](const std::string& run_folder) {
+    return failure_on(1, [&](comm::Communicator& comm) {
+      StoredRun(pointer_to(kRunId, 1), {{}, {}, {}, run_folder}, comm).remove();
+    });
+  };
+  const std::string text = abandon(copy);
+  for (const std::string& part : {"it is the store of run " + run, copy + " is a copy of that",
+                                  std::string("--resume-from")}) {
+    EXPECT_TRUE(mentions(text, part)) << text;
+  }
+  const std::string file = file_of(kRunId, 0);
+  const std::string file_of_copy = copy + "/" + std::filesystem::path(file).filename().string();
+  std::filesystem::copy_file(file, file_of_copy);
+  EXPECT_EQ(abandon(copy), "");
+  EXPECT_FALSE(std::filesystem::exists(file_of_copy));
+  EXPECT_TRUE(std::filesystem::exists(file));
+  EXPECT_EQ(abandon(run), "");
+  EXPECT_FALSE(std::filesystem::exists(file));
+}
+
+TEST_F(StoredRunRefusal, AFailureOfTheRunEndsVerificationAndMigration) {
+  make_run({.world_size = 2});
+  FailureLatch failure;
+  failure.set(std::make_exception_ptr(ConfigError("stopped by SIGINT")));
+  const StoredRunOptions options{{}, {}, {}, {}, &failure};
+  std::string text = failure_on(2, [&](comm::Communicator& comm) {
+    StoredRun(pointer_to(kRunId, 2), options, comm).free_dead_slots();
+  });
+  EXPECT_EQ(text, "stopped by SIGINT");
+  text = failure_on(2, [&](comm::Communicator& comm) {
+    StoredRun old(pointer_to(kRunId, 2), options, comm);
+    RankOfRun now({.world_size = 2}, comm.rank(), nullptr);
+    now.volume = old.take_volume();
+    now.start();
+    old.filler(now.workers)->fill(*now.store, *now.access, now.staging.span());
+  });
+  EXPECT_EQ(text, "stopped by SIGINT");
+  std::filesystem::create_directory(directory(kNewId, 0));
+  text = failure_on(1, [&](comm::Communicator& comm) {
+    StoredRun old(pointer_to(kRunId, 2), options, comm);
+    RankOfRun now({}, 0, kNewId, directory(kNewId, 0));
+    old.filler(now.workers)->fill(*now.store, *now.access, now.staging.span());
+  });
+  EXPECT_EQ(text, "stopped by SIGINT");
+}
+
 TEST_F(StoredRunRefusal, AStoreInUseIsRefused) {
   make_run({});
   const store::StoredShard other({file_of(kRunId, 0)}, io::VolumeAccess::exclusive, {}, nullptr);
   const std::string text = migrate(pointer_to(kRunId, 1), kNewId, {}, 20, Drives::shared);
   EXPECT_TRUE(mentions(text, file_of(kRunId, 0))) << text;
+}
+
+TEST_F(StoredRunRefusal, WhoReadsAStoreMayDoSoBesideOthers) {
+  make_run({});
+  const store::StoredShard other({file_of(kRunId, 0)}, io::VolumeAccess::shared, {}, nullptr);
+  EXPECT_EQ(failure_on(1,
+                       [&](comm::Communicator& comm) {
+                         OpenedStore reader(pointer_to(kRunId, 1), {}, {}, {}, comm);
+                         reader.share();
+                         EXPECT_EQ(reader.commit()->step, 20);
+                       }),
+            "");
 }
 
 TEST_F(StoredRunRefusal, DamageIsNamedAndTheOtherCommitOfferedIfItIsIntact) {

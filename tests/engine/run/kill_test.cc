@@ -78,10 +78,10 @@ class Kill : public DurableRuns, public ::testing::WithParamInterface<Scenario> 
     EXPECT_EQ(results, Results(whole.begin(), whole.begin() + std::ssize(results)));
   }
 
-  // After `strata gc`: what killed starts have left is gone, what is a run's is not.
+  // After `strata gc --force`: what killed starts have left is gone, what is a run's is not.
   void expect_only_stores_of(const std::vector<std::string>& runs) const {
     std::set<std::string> expected, found;
-    Words gc = {"gc", "a", "b"};
+    Words gc = {"gc", "--force", "a", "b"};
     for (const std::string& run : runs) {
       gc.push_back(run);
       const StorePointer pointer = read_store_pointer(path(run)).value();

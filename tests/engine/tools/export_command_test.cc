@@ -6,6 +6,9 @@
 
 #include "engine/checkpoint/portable_verify.h"
 #include "engine/checkpoint/store_pointer.h"
+#include "engine/tools/inspect_command.h"
+#include "engine/tools/verify_command.h"
+#include "offload/store/stored_shard.h"
 #include "tests/engine/checkpoint/portable_machine.h"
 #include "tests/offload/store/filled_store.h"
 #include "tests/support/error_text.h"
@@ -80,6 +83,19 @@ TEST_F(ExportTest, WritesTheShardsOfAllRanks) {
   EXPECT_EQ(config["torch_dtype"], "bfloat16");
 }
 
+TEST_F(ExportTest, WeightsAloneAreCalledAModel) {
+  stop_run();
+  run();
+  Options look;
+  look.arguments = {target_};
+  for (int (*const command)(const Options&) : {run_verify, run_inspect}) {
+    ::testing::internal::CaptureStdout();
+    EXPECT_EQ(command(look), 0);
+    const std::string text = ::testing::internal::GetCapturedStdout();
+    EXPECT_TRUE(text.starts_with("model " + target_ + ": step 7")) << text;
+  }
+}
+
 TEST_F(ExportTest, WritesF32AndShardsAsAsked) {
   stop_run();
   options_.arguments[1] += "/";
@@ -95,6 +111,15 @@ TEST_F(ExportTest, WritesF32AndShardsAsAsked) {
 TEST_F(ExportTest, ALivingRunIsRefused) {
   EXPECT_TRUE(mentions(error_text<Error>([&] { run_export(options_); }), "use"));
   EXPECT_FALSE(fs::exists(target_));
+}
+
+TEST_F(ExportTest, AnotherReaderIsNot) {
+  stop_run();
+  const std::vector<std::string> files =
+      store::StoredShard::find_files({run_}, read_store_pointer(run_).value().run_id, 0);
+  const store::StoredShard reader(files, io::VolumeAccess::shared, {}, nullptr);
+  run();
+  EXPECT_TRUE(verify_portable(target_).damage.empty());
 }
 
 TEST_F(ExportTest, AnExistingFolderIsRefused) {

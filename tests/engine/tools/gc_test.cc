@@ -134,8 +134,8 @@ TEST_F(GcOfRunsTest, KeepsWhatARunCanGoOnFrom) {
     const std::string text = output_of(options_);
     EXPECT_TRUE(is_kept(first_) && is_kept(second_));
     EXPECT_TRUE(mentions(text, ": kept for resuming, ")) << text;
-    EXPECT_TRUE(
-        mentions(text, "holds step 20 of run " + run_.path() + "; remove that folder to free it"))
+    EXPECT_TRUE(mentions(text, "holds step 20 of run " + run_.path() +
+                                   "; to free it, remove that folder, then gc with --force"))
         << text;
     if (options_.force) break;
   }
@@ -152,8 +152,27 @@ TEST_F(GcOfRunsTest, APartIsKeptWithTheFirst) {
   EXPECT_TRUE(is_kept(second_));
 }
 
-TEST_F(GcOfRunsTest, RemovesTheStoreThatAnotherReplaced) {
+// The run may have moved to that, or have been moved before another began in its folder.
+TEST_F(GcOfRunsTest, AStateWhoseRunHasAnotherStoreNeedsForce) {
   leave({10});
+  point_to(new_run_id());
+  const std::string text = output_of(options_);
+  EXPECT_TRUE(mentions(text, "holds step 10 of run " + run_.path() + "; run " + run_.path() +
+                                 " has another store now"))
+      << text;
+  EXPECT_TRUE(is_kept(first_) && is_kept(second_));
+  // The superblocks of a part alone are found with the first.
+  options_.arguments = {second_.path()};
+  output_of(options_);
+  EXPECT_TRUE(is_kept(second_));
+  options_.arguments = {first_.path(), second_.path()};
+  options_.force = true;
+  output_of(options_);
+  EXPECT_FALSE(is_kept(first_) || is_kept(second_));
+}
+
+TEST_F(GcOfRunsTest, RemovesTheEmptyStoreThatAnotherReplaced) {
+  leave({});
   point_to(new_run_id());
   EXPECT_TRUE(mentions(output_of(options_), "has another store now"));
   EXPECT_FALSE(is_kept(first_) || is_kept(second_));

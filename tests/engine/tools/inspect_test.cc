@@ -107,6 +107,16 @@ TEST(Inspect, NamesRanksThatAreNotHere) {
   EXPECT_TRUE(mentions(text, "not all of it can be looked at from here")) << text;
 }
 
+TEST(Inspect, FindsFilesOfARunThatWereMoved) {
+  const StoredRun run({10});
+  const test::TemporaryFolder moved;
+  const std::string file = run.file(1, run.second);
+  std::filesystem::rename(file, moved.path(std::filesystem::path(file).filename()));
+  const auto json = json_of({run.folder.path(), moved.path()});
+  ASSERT_EQ(json.at("stores").size(), 1u);
+  EXPECT_EQ(json.at("stores")[0].at("step"), 10);
+}
+
 TEST(Inspect, FindsTheStoresOfDirectories) {
   const StoredRun run({10, 20});
   const auto json = json_of(run.directories());

@@ -116,6 +116,62 @@ TEST(Verify, DirectoriesAreVerifiedForWhatLiesThere) {
       << outcome.text;
 }
 
+TEST(Verify, FilesOfARunThatWereMovedAreFoundWhereTheyAreSaidToBe) {
+  const StoredRun run({10, 20});
+  const test::TemporaryFolder moved;
+  for (const int rank : {0, 1}) {
+    for (const auto* directory : {&run.first, &run.second}) {
+      const std::string file = run.file(rank, *directory);
+      const std::string drive = moved.path(directory == &run.first ? "first" : "second");
+      std::filesystem::create_directories(drive);
+      std::filesystem::rename(file, drive + "/" + std::filesystem::path(file).filename().string());
+    }
+  }
+  Options options;
+  options.arguments = {run.folder.path()};
+  const auto text = test::error_text<ConfigError>([&] { run_verify(options); });
+  EXPECT_TRUE(mentions(text, "not here; it was made in " + run.first.path())) << text;
+  EXPECT_TRUE(mentions(text, "give the directories where its files are after the run")) << text;
+  const Outcome outcome = verify({run.folder.path(), moved.path("first"), moved.path("second")});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.text;
+  EXPECT_TRUE(mentions(outcome.text, "run " + run.folder.path() + ": step 20: intact"))
+      << outcome.text;
+  EXPECT_FALSE(mentions(outcome.text, "store " + run.run_id)) << outcome.text;
+}
+
+TEST(Verify, FoldersWithoutAStoreAreNotIntact) {
+  const test::TemporaryFolder folder;
+  Options options;
+  options.arguments = {folder.path()};
+  EXPECT_TRUE(mentions(test::error_text<ConfigError>([&] { run_verify(options); }),
+                       "there is no store in " + folder.path()));
+  std::ofstream(folder.path("options.json")) << "{}";
+  EXPECT_TRUE(mentions(test::error_text<ConfigError>([&] { run_verify(options); }),
+                       "run " + folder.path() + " has no store"));
+}
+
+// A run without checkpoints that was killed.
+TEST(Verify, ARunStoppedInMidStepHoldsNoStateAndIsNotDamaged) {
+  const test::TemporaryFolder folder;
+  const store::Manifest manifest = store::testing::small_manifest();
+  const store::StoreIdentity identity{store::new_run_id(), 0, 1, folder.path()};
+  {
+    const auto volume = store::testing::make_store({folder.path()}, identity, manifest);
+    volume->keep();
+    store::testing::NewLog log(*volume, manifest);
+    log.log.write(store::SuperblockKind::started, 7, {}, nullptr);
+  }
+  replace_store_pointer(folder.path(), {identity.run_id, {{"here", {folder.path()}}}});
+  const Outcome outcome = verify({folder.path()});
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_TRUE(mentions(outcome.text, "run " + folder.path() +
+                                         ": it holds no state to go on from: the run was stopped "
+                                         "in the middle of a step"))
+      << outcome.text;
+  EXPECT_FALSE(mentions(outcome.text, "DAMAGED")) << outcome.text;
+  EXPECT_FALSE(mentions(outcome.text, "intact")) << outcome.text;
+}
+
 TEST(Verify, ALivingRunIsRefused) {
   const StoredRun run({10});
   const store::StoredShard living = run.open(1, io::VolumeAccess::exclusive);
