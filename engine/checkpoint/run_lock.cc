@@ -1,7 +1,6 @@
 #include "engine/checkpoint/run_lock.h"
 
 #include <fcntl.h>
-#include <limits.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -11,15 +10,12 @@
 #include "io/plain_file.h"
 #include "io/transfer.h"
 #include "kernels/base/error.h"
+#include "kernels/base/machine.h"
 
 namespace strata::engine {
 namespace {
 
-std::string this_process() {
-  char host[HOST_NAME_MAX + 1] = {};
-  if (::gethostname(host, HOST_NAME_MAX) != 0) host[0] = '\0';
-  return fmt::format("process {} on {}", ::getpid(), host);
-}
+std::string this_process() { return fmt::format("process {} on {}", ::getpid(), host_name()); }
 
 [[noreturn]] void throw_in_use(const std::string& run_folder, const std::string& path) {
   std::string holder = io::read_file(path).value_or("");

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <climits>
 #include <cstdlib>
 #include <cstring>
 #include <initializer_list>
@@ -217,6 +218,11 @@ int spread_memory() {
   const int refused = ::hwloc_set_membind(topology.get(), nodes.get(), HWLOC_MEMBIND_INTERLEAVE,
                                           HWLOC_MEMBIND_THREAD | HWLOC_MEMBIND_BYNODESET);
   return refused == 0 ? count : 0;
+}
+
+std::string host_name() {
+  char name[HOST_NAME_MAX + 1] = {};
+  return ::gethostname(name, HOST_NAME_MAX) == 0 ? name : "";
 }
 
 std::int64_t available_memory_bytes() {

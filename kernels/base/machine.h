@@ -1,4 +1,4 @@
-// The machine as a run sees it: processors it may use, memory it may take.
+// The machine as a run sees it: its name, processors it may use, memory it may take.
 #pragma once
 
 #include <cstdint>
@@ -44,6 +44,9 @@ bool stay_on(const std::vector<int>& cpus);
 // bandwidth is used; on one node memory stays local. Call before memory is reserved. Returns the
 // number of nodes; 0 where the system does not allow it.
 int spread_memory();
+
+// As it calls itself; "" when it does not say.
+std::string host_name();
 
 // What a new process could take: the smaller of available RAM and the room in its cgroup.
 std::int64_t available_memory_bytes();

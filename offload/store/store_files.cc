@@ -5,23 +5,18 @@
 
 #include <cerrno>
 #include <chrono>
-#include <climits>
 #include <cstring>
 #include <filesystem>
 
 #include "io/transfer.h"
 #include "kernels/base/bytes.h"
 #include "kernels/base/error.h"
+#include "kernels/base/machine.h"
 #include "offload/store/superblock.h"
 
 namespace strata::store {
 
 namespace {
-
-std::string host_name() {
-  char name[HOST_NAME_MAX + 1] = {};
-  return ::gethostname(name, HOST_NAME_MAX) == 0 ? name : "";
-}
 
 // What is the same in all files of a rank.
 FileHeader make_header(const io::Volume& volume, const StoreIdentity& identity,

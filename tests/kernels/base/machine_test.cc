@@ -10,7 +10,9 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <fstream>
 #include <set>
+#include <string>
 #include <vector>
 
 #include "kernels/base/aligned_buffer.h"
@@ -35,6 +37,13 @@ bool true_in_child(const Check& check) {
   int status = 0;
   ::waitpid(child, &status, 0);
   return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+TEST(Machine, HasTheNameThatTheKernelGivesIt) {
+  std::string name;
+  std::getline(std::ifstream("/proc/sys/kernel/hostname"), name);
+  EXPECT_EQ(host_name(), name);
+  EXPECT_FALSE(name.empty());
 }
 
 TEST(Machine, AllowedCpusAreTheAffinityMask) {
