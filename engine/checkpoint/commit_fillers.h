@@ -3,6 +3,8 @@
 //
 // Every block is verified before anything is made of it, and fill() ends on all ranks alike: with
 // all of the commit intact, or by OpenedStore::refuse().
+//
+// Thread contract: fill() is collective, on one thread; checksums are computed on the workers.
 #pragma once
 
 #include <exception>

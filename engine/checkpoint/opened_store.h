@@ -5,8 +5,8 @@
 // does. The keeper reads its superblocks, verifies it and serves it to ranks that do not reach it;
 // for a run that goes on it holds it locked for its own until share().
 //
-// What is not const is collective, and so is refuse(): all ranks throw, or none does. Thread
-// contract: one thread.
+// What is not const is collective, but for kept(), and so is making one: all ranks throw, or none
+// does. Thread contract: one thread.
 #pragma once
 
 #include <cstdint>
@@ -50,7 +50,9 @@ std::int64_t largest_block_bytes(const store::Manifest& manifest);
 class OpenedStore {
  public:
   // `directories`: looked in before those of the pointer. `access`: exclusive for a run that goes
-  // on. `failure` ends what reads blocks; it may be null. Throws as StoredRun does.
+  // on. `failure` ends what reads blocks; it may be null. Throws ConfigError when a
+  // file is missing, locked or of another store, no rank reaches a shard, or there is no commit of
+  // the wanted `step`; for damage of the newest commit's superblock or table see commit_choice.h.
   OpenedStore(const StorePointer& pointer, const std::vector<std::string>& directories,
               const io::EngineOptions& engine, std::optional<std::int64_t> step,
               comm::Communicator& comm, io::VolumeAccess access = io::VolumeAccess::shared,

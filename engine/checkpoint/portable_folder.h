@@ -6,7 +6,7 @@
 //
 // It holds a locked file until it has its name, so that what a killed process left is told from
 // what a living one fills. No temporary name is used twice.
-// Throws IoError naming the path.
+// Throws IoError naming the path. Thread contract: one thread at a time.
 #pragma once
 
 #include <cstdint>

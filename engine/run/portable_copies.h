@@ -5,6 +5,9 @@
 //
 // While any rank reads a commit's slots no other commit may be made: holds_commits(). Whether that
 // is so is known alike on all ranks: from the requests of a step's collective.
+//
+// Thread contract: one thread, on every rank at the same places; what is copied meanwhile is copied
+// on a thread of the writer's.
 #pragma once
 
 #include <cstdint>

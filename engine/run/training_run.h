@@ -1,5 +1,7 @@
 // TrainingRun: the loop over steps as a user sees it: learning rate, evaluation, samples, commits,
 // progress, log, summary. All ranks run it; rank 0 alone prints and writes.
+//
+// Thread contract: one thread; run() is collective.
 #pragma once
 
 #include <chrono>

@@ -3,11 +3,11 @@
 //
 // An extent is a range of the volume's data (io/volume.h), at whole blocks of one shard's state;
 // it has one slot, or in a store of two slots two, if it is ever updated (docs/store-format.md). On
-// disk the manifest is JSON: a store that is
-// damaged can be read by people, and names and shapes need no format of their own.
+// disk the manifest is JSON: a store that is damaged can be read by people, and names and shapes
+// need no format of their own.
 //
-// Decoding trusts nothing: every number is checked against bounds and against the others. Throws
-// FormatError.
+// Decoding trusts nothing: every number is checked against bounds and against the others.
+// Thread contract: plain data; the functions may run on any thread.
 #pragma once
 
 #include <array>
@@ -63,7 +63,7 @@ struct Manifest {
 Manifest make_manifest(const offload::Plan& plan, std::vector<std::vector<Parameter>> parameters);
 
 std::string encode(const Manifest& manifest);
-// For resuming, which runs cannot yet: only tests read manifests.
+// Throws FormatError.
 Manifest decode_manifest(std::string_view text);
 
 }  // namespace strata::store
