@@ -40,6 +40,18 @@ Options options_of_portable(const std::string& folder) {
   return options;
 }
 
+// Without a model it is probably meant to go on: says what it lacks for that.
+void require_a_beginning(const Options& given, bool has_run) {
+  if (has_run) {
+    throw_error<ConfigError>("--run {}: there is a run in it: add --resume to go on with it",
+                             given.run);
+  }
+  if (given.resume && !given.run.empty()) {
+    throw_error<ConfigError>(
+        "--run {}: there is no run in it yet, so this begins one: --model is missing", given.run);
+  }
+}
+
 }  // namespace
 
 std::string run_options_json(const Options& options) {
@@ -47,23 +59,25 @@ std::string run_options_json(const Options& options) {
   for (const OptionSpec& spec : option_list()) {
     if (!spec.used_by.contains(CommandKind::train) || spec.of_a_start) continue;
     object[spec.name] = spec.is_flag ? nlohmann::ordered_json(spec.get(options) == "on")
-                                     : json_value(spec.get(options));
+                                     : json_value(recorded_value(spec, options));
   }
   return object.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
 std::optional<RecordedOptions> recorded_options(const Options& given) {
-  if (given.resume && !given.run.empty()) {
-    const fs::path path = fs::path(given.run) / kRunOptionsFile;
-    if (fs::exists(path)) {
-      return RecordedOptions{
-          parse_options({"train", "", CommandKind::train}, {"--config", path.string()}),
-          "--run " + given.run};
-    }
+  const fs::path path = fs::path(given.run) / kRunOptionsFile;
+  const bool has_run = !given.run.empty() && fs::exists(path);
+  if (has_run && given.resume) {
+    return RecordedOptions{
+        parse_options({"train", "", CommandKind::train}, {"--config", path.string()}),
+        "--run " + given.run};
   }
-  if (given.resume_from.empty()) return std::nullopt;
-  return RecordedOptions{options_of_portable(given.resume_from),
-                         "--resume-from " + given.resume_from};
+  if (!given.resume_from.empty()) {
+    return RecordedOptions{options_of_portable(given.resume_from),
+                           "--resume-from " + given.resume_from};
+  }
+  if (given.model.empty()) require_a_beginning(given, has_run);
+  return std::nullopt;
 }
 
 }  // namespace strata::engine

@@ -16,8 +16,8 @@ namespace strata::engine {
 
 inline constexpr const char* kRunOptionsFile = "options.json";
 
-// Every option of train with its value but those that say how the program starts, readable as a
-// --config file.
+// Every option of train with its value, paths absolute, but those that say how the program starts;
+// readable as a --config file.
 std::string run_options_json(const Options& options);
 
 struct RecordedOptions {
@@ -26,7 +26,8 @@ struct RecordedOptions {
 };
 
 // The options that `given` goes on with: of --run DIR with --resume, where that has a run, or else
-// of --resume-from. Throws ConfigError naming the file when it cannot be read.
+// of --resume-from. Throws ConfigError naming the file when it cannot be read, or the folder of
+// --run when no model is given, as if to go on, and it is not as --resume says.
 std::optional<RecordedOptions> recorded_options(const Options& given);
 
 }  // namespace strata::engine

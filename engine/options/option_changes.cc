@@ -31,7 +31,7 @@ std::vector<OptionChange> changed_mathematics(const Options& recorded, const Opt
     if (!spec.mathematical) continue;
     const bool is_length = spec.name == "steps" || spec.name == "epochs";
     if (is_length && !length_counts) continue;
-    OptionChange change{spec.name, spec.get(recorded), spec.get(wanted)};
+    OptionChange change{spec.name, recorded_value(spec, recorded), recorded_value(spec, wanted)};
     if (change.recorded != change.wanted) changes.push_back(std::move(change));
   }
   return changes;

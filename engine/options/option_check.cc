@@ -160,7 +160,13 @@ void check_checkpoints(const Options& o) {
     throw ConfigError("--export writes the last checkpoint, and --checkpoint-every 0 makes none");
   }
   require_at_least("checkpoint-keep", o.checkpoint_keep, std::int64_t{1});
+  if (o.checkpoint_to.empty() && o.checkpoint_keep != Options().checkpoint_keep) {
+    throw ConfigError("--checkpoint-keep counts the copies of --checkpoint-to DIR: give that too");
+  }
   require_within("stop-within", o.stop_within, 0, kTimeoutMaxS);
+  if (o.run.empty() && o.stop_within != Options().stop_within) {
+    throw ConfigError("--stop-within is for a run that can be resumed: give --run DIR too");
+  }
 }
 
 void check_watching(const Options& o) {

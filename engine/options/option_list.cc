@@ -1,9 +1,16 @@
 #include "engine/options/option_list.h"
 
+#include <algorithm>
+#include <filesystem>
+
 #include "engine/options/option_list_builder.h"
 
 namespace strata::engine {
 namespace {
+
+std::string absolute(std::string_view path) {
+  return path.empty() ? "" : std::filesystem::absolute(path).lexically_normal().string();
+}
 
 std::vector<OptionSpec> build_list() {
   ListBuilder list;
@@ -25,6 +32,20 @@ std::vector<OptionSpec> build_list() {
 const std::vector<OptionSpec>& option_list() {
   static const std::vector<OptionSpec> list = build_list();
   return list;
+}
+
+std::string recorded_value(const OptionSpec& option, const Options& options) {
+  const std::string value = option.get(options);
+  if (option.paths == OptionPaths::none) return value;
+  if (option.paths == OptionPaths::one) return absolute(value);
+  std::string recorded;
+  for (std::size_t begin = 0; begin <= value.size();) {
+    const std::size_t end = std::min(value.find(',', begin), value.size());
+    if (begin > 0) recorded += ',';
+    recorded += absolute(std::string_view(value).substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return recorded;
 }
 
 const char* title_of(OptionGroup group) {

@@ -3,6 +3,7 @@
 // start), run_options.h (options.json). Ranges and combinations are in option_check.h.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <initializer_list>
 #include <map>
@@ -51,6 +52,9 @@ class CommandSet {
   unsigned bits_ = 0;
 };
 
+// Whether an option names files or folders: one, or several with commas between.
+enum class OptionPaths : std::uint8_t { none, one, several };
+
 struct OptionSpec {
   std::string name;  // "global-batch"
   OptionGroup group;
@@ -70,7 +74,12 @@ struct OptionSpec {
   bool of_a_rank = false;     // each rank may choose for itself; the others are the same on all
   bool mathematical = false;  // with another value the run would have other weights
   bool of_a_start = false;    // says how the program begins, not what the run is: not recorded
+  OptionPaths paths = OptionPaths::none;
 };
+
+// The value as it is recorded with a run and compared with what is recorded: paths are absolute,
+// so that they mean the same from wherever the run goes on.
+std::string recorded_value(const OptionSpec& option, const Options& options);
 
 // How a command is written: strata NAME [OPERANDS] [--option VALUE ...].
 struct CommandSyntax {

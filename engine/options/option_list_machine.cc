@@ -29,6 +29,7 @@ void add_tiers(ListBuilder& list) {
                    "Directories to measure, one for each drive, with the bandwidth of each or it "
                    "is measured first"}};
   nvme.of_a_rank = true;
+  nvme.paths = OptionPaths::several;
   list.add("place",
            "Tiers (device, host, nvme) of kinds of state (weights, remainder, moments, gradients, "
            "or "

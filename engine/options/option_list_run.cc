@@ -7,7 +7,8 @@ void add_run(ListBuilder& list) {
   list.mathematical(false);
   list.used_by(kTrainAndPlan);
   list.add("run", "Folder for the run's options, plan, log and state: a new one, or see --resume",
-           text_field("DIR", &Options::run), {"output_dir", "out_dir", "run_dir"});
+           text_field("DIR", &Options::run), {"output_dir", "out_dir", "run_dir"})
+      .paths = OptionPaths::one;
   list.add("checkpoint-every",
            "Commit the state to the folder of --run after so many steps or so much time (s, min, "
            "h); 0 does so only where the run stops, in half the space",
@@ -27,19 +28,24 @@ void add_run(ListBuilder& list) {
       .is_flag = true;
   add_of_a_start("resume-step", "Step of the commit to go on from; auto is the newest",
                  integer_field(&Options::resume_step));
-  add_of_a_start("resume-from", "Begin with the weights, moments and step of a portable checkpoint",
-                 text_field("DIR", &Options::resume_from));
+  add_of_a_start(
+      "resume-from",
+      "Begin with the weights, moments and step of a portable checkpoint; with --resume, "
+      "where the folder has no run yet",
+      text_field("DIR", &Options::resume_from));
   add_of_a_start("allow-change",
                  "Options that may differ from those of the run though its weights will, or "
                  "arithmetic, where this machine lacks what the run was computed with",
                  list_field("NAME,...", &Options::allow_change));
   list.add("checkpoint-to",
            "Folder for portable checkpoints, copied from commits while training goes on",
-           text_field("DIR", &Options::checkpoint_to));
+           text_field("DIR", &Options::checkpoint_to))
+      .paths = OptionPaths::one;
   list.add("checkpoint-keep", "Portable checkpoints that are kept, the newest ones",
            integer_field(&Options::checkpoint_keep), {"save_total_limit"});
   list.add("export", "Write the trained model to this folder at the end, as Hugging Face has them",
-           text_field("DIR", &Options::export_to));
+           text_field("DIR", &Options::export_to))
+      .paths = OptionPaths::one;
   list.add("stop-within",
            "How long the step under way may still take after a signal to stop; one that would "
            "take longer is dropped",
@@ -80,16 +86,20 @@ void add_watching(ListBuilder& list) {
   list.add("sample-prompt",
            "Text that a sample of a byte-level model goes on from, with \\n for a new line",
            escaped_text_field("TEXT", &Options::sample_prompt));
-  list.add("log",
-           "Append one JSON line per step to this file, besides the log of --run; with --resume, "
-           "steps that are computed again stand in it twice",
-           text_field("FILE", &Options::log), {"log_file"})
-      .of_a_rank = true;
-  list.add("trace",
-           "Write a Chrome trace of streams and threads to this file, or with several ranks to "
-           "FILE.RANK",
-           text_field("FILE", &Options::trace))
-      .of_a_rank = true;
+  OptionSpec& log = list.add(
+      "log",
+      "Append one JSON line per step to this file, besides the log of --run; with --resume, "
+      "steps that are computed again stand in it twice",
+      text_field("FILE", &Options::log), {"log_file"});
+  log.of_a_rank = true;
+  log.paths = OptionPaths::one;
+  OptionSpec& trace =
+      list.add("trace",
+               "Write a Chrome trace of streams and threads to this file, or with several ranks to "
+               "FILE.RANK",
+               text_field("FILE", &Options::trace));
+  trace.of_a_rank = true;
+  trace.paths = OptionPaths::one;
   list.used_by({CommandKind::train, CommandKind::plan, CommandKind::inspect, CommandKind::verify,
                 CommandKind::export_run, CommandKind::gc, CommandKind::doctor,
                 CommandKind::bench_io, CommandKind::bench_optimizer});

@@ -13,11 +13,13 @@ void add_model_data(ListBuilder& list) {
            "Training data: token files (llm.c or nanoGPT .bin, Megatron .idx/.bin), or text for a "
            "byte-level model; patterns such as 'train_*.bin' name several, read as one",
            text_field("FILE,...", &Options::data),
-           {"train_file", "train_data", "dataset", "data_path"});
-  list.add("val-data", "Validation data, in the same formats",
-           text_field("FILE,...", &Options::val_data),
-           {"validation_file", "eval_file", "eval_data"})
-      .mathematical = false;
+           {"train_file", "train_data", "dataset", "data_path"})
+      .paths = OptionPaths::several;
+  OptionSpec& val_data = list.add("val-data", "Validation data, in the same formats",
+                                  text_field("FILE,...", &Options::val_data),
+                                  {"validation_file", "eval_file", "eval_data"});
+  val_data.mathematical = false;
+  val_data.paths = OptionPaths::several;
   list.add("val-fraction", "Share of --data, at its end, that is kept for validation",
            number_field("0..0.5", &Options::val_fraction), {"val_split", "val_set_size"});
 }

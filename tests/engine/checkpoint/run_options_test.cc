@@ -1,6 +1,7 @@
 // options.json: read back as it was written, without what only says how the program starts.
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -31,8 +32,7 @@ Options resumed(const TemporaryFolder& folder) {
 TEST(RunOptions, AreReadBackAsTheyWereWritten) {
   const TemporaryFolder folder;
   Options options;
-  options.model = "gpt2-124m";
-  options.data = "1e5";  // a file name that is also a number
+  options.model = "1e5";  // a name that is also a number
   options.host_memory = 12345;
   options.lr = 0.1 + 0.2;
   options.sample_prompt = "a\n\\b";
@@ -54,8 +54,35 @@ TEST(RunOptions, AreReadBackAsTheyWereWritten) {
         << spec.name;
   }
   EXPECT_TRUE(json.at("lr").is_number());
-  EXPECT_TRUE(json.at("data").is_string());
+  EXPECT_TRUE(json.at("model").is_string());
   EXPECT_EQ(json.at("json"), true);
+}
+
+// Wherever the run goes on.
+TEST(RunOptions, PathsAreAbsolute) {
+  Options options;
+  options.run = "runs/../runs/x";
+  options.nvme = "a=7GB/s,/b/./c";
+  options.data = "train_*.bin,text.txt";
+  const std::string here = std::filesystem::current_path();
+  const auto json = nlohmann::json::parse(run_options_json(options));
+  EXPECT_EQ(json.at("run"), here + "/runs/x");
+  EXPECT_EQ(json.at("nvme"), here + "/a=7GB/s,/b/c");
+  EXPECT_EQ(json.at("data"), here + "/train_*.bin," + here + "/text.txt");
+  EXPECT_EQ(json.at("val-data"), "");
+  EXPECT_EQ(json.at("export"), "");
+}
+
+TEST(RunOptions, WithoutAModelTheFolderSaysWhatIsMissing) {
+  const TemporaryFolder folder;
+  Options given = resumed(folder);
+  EXPECT_PRED2(mentions, error_text<ConfigError>([&] { recorded_options(given); }),
+               "--run " + folder.path() + ": there is no run in it yet");
+  std::ofstream(folder.path("options.json")) << run_options_json(given);
+  given.resume = false;
+  EXPECT_PRED2(mentions, error_text<ConfigError>([&] { recorded_options(given); }), "add --resume");
+  given.model = "gpt2-124m";
+  EXPECT_FALSE(recorded_options(given).has_value());
 }
 
 TEST(RunOptions, HowAStartWasAskedForIsNotOfTheRun) {
@@ -119,9 +146,10 @@ TEST(RunOptions, OfAPortableCheckpointAreThoseOfItsTraining) {
 
 TEST(RunOptions, ThereAreNoneOfARunThatBegins) {
   const TemporaryFolder folder;
-  EXPECT_FALSE(recorded_options(resumed(folder)).has_value());
-  std::ofstream(folder.path("options.json")) << run_options_json({});
   Options options = resumed(folder);
+  options.model = "gpt2-124m";
+  EXPECT_FALSE(recorded_options(options).has_value());
+  std::ofstream(folder.path("options.json")) << run_options_json({});
   EXPECT_TRUE(recorded_options(options).has_value());
   options.resume = false;
   EXPECT_FALSE(recorded_options(options).has_value());

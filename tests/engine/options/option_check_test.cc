@@ -97,7 +97,9 @@ TEST(CheckOptions, RefusesWhatIsOutOfRangeOrContradictory) {
          o.run = "runs", o.checkpoint_to = "copies", o.checkpoint_every = {0, 0};
        }},
       {"--checkpoint-keep", [](Options& o) { o.checkpoint_keep = 0; }},
+      {"--checkpoint-to DIR", [](Options& o) { o.run = "runs", o.checkpoint_keep = 3; }},
       {"--stop-within", [](Options& o) { o.stop_within = -1; }},
+      {"--run DIR", [](Options& o) { o.stop_within = 60; }},
       {"--io-timeout", [](Options& o) { o.io_timeout = 0; }},
       {"--comm-timeout", [](Options& o) { o.comm_timeout = -1; }},
   };
