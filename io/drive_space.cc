@@ -31,13 +31,15 @@ std::string with_bytes(std::int64_t bytes) {
                            with_bytes(needed_bytes), with_bytes(free_bytes), kAdvice);
 }
 
-dev_t file_system_of(const DirectFile& file) {
+struct stat status_of(const DirectFile& file) {
   struct stat status;
   if (fstat(file.descriptor(), &status) != 0) {
     throw_error<IoError>("stat {}: {}", file.path(), errno_text(errno));
   }
-  return status.st_dev;
+  return status;
 }
+
+constexpr std::int64_t kStatBlockBytes = 512;
 
 // 0, or an errno.
 int try_fallocate(const DirectFile& file, int mode, std::int64_t offset_bytes, std::int64_t bytes) {
@@ -74,11 +76,12 @@ std::int64_t free_bytes_of(const DirectFile& file) {
 void preallocate(const DirectFile& file, std::int64_t bytes) {
   if (bytes == 0) return;
   // So that a fallocate bound to fail does not fill the disk first.
+  const std::int64_t lacking_bytes = bytes - status_of(file).st_blocks * kStatBlockBytes;
   const std::int64_t free_bytes = free_bytes_of(file);
-  if (free_bytes < bytes) throw_full(file.directory(), bytes, free_bytes);
+  if (free_bytes < lacking_bytes) throw_full(file.directory(), lacking_bytes, free_bytes);
   const int error = try_fallocate(file, 0, 0, bytes);
   if (error == 0) return;
-  if (error == ENOSPC || error == EDQUOT) throw_full(file.directory(), bytes, free_bytes);
+  if (error == ENOSPC || error == EDQUOT) throw_full(file.directory(), lacking_bytes, free_bytes);
   if (error == EOPNOTSUPP) {
     throw_error<ConfigError>(
         "storage directory {}: the file system cannot preallocate (fallocate); give a directory on "
@@ -112,7 +115,7 @@ std::vector<DriveSpace> look_at_drives(std::span<const std::string> directories)
   std::vector<dev_t> file_systems;
   for (const std::string& directory : directories) {
     const DirectFile file = open_scratch_file(directory);
-    file_systems.push_back(file_system_of(file));
+    file_systems.push_back(status_of(file).st_dev);
     const auto first = std::find(file_systems.begin(), file_systems.end(), file_systems.back());
     drives.push_back(
         {directory, free_bytes_of(file), static_cast<int>(first - file_systems.begin())});

@@ -13,9 +13,9 @@ namespace strata::io {
 // Of the file system that holds `file`, for this user.
 std::int64_t free_bytes_of(const DirectFile& file);
 
-// Reserves blocks for `bytes`, so that a full disk is refused now and not in mid-step. Throws
-// ConfigError, with both numbers, when that much is not free for this user or the file system
-// cannot preallocate, IoError when the system refuses something else.
+// Reserves blocks for the file's first `bytes`, those that it lacks, so that a full disk is refused
+// now and not in mid-step. Throws ConfigError, with both numbers, when that much is not free for
+// this user or the file system cannot preallocate, IoError when the system refuses something else.
 void preallocate(const DirectFile& file, std::int64_t bytes);
 
 // Gives the blocks of a range back, where the file system can; the file keeps its length. Throws

@@ -121,6 +121,12 @@ void Volume::discard(std::int64_t offset_bytes, std::int64_t bytes) {
         });
 }
 
+void Volume::reserve() {
+  for (Directory& directory : directories_) {
+    if (directory.file) preallocate(directory.file->file(), directory.storage->capacity_bytes());
+  }
+}
+
 void Volume::remove() {
   for (Directory& directory : directories_) {
     if (directory.file) directory.file->remove();

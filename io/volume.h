@@ -92,6 +92,9 @@ class Volume final : public Storage {
   // Gives the blocks of a range of the data back to the file systems that can take them: what is
   // read there then is zeros, or what was written. Throws IoError.
   void discard(std::int64_t offset_bytes, std::int64_t bytes);
+  // Takes blocks for all that was discarded, so that no later write meets a full disk; what was
+  // written stays. Throws as create_volume() does.
+  void reserve();
   // Deletes the files; the volume can still be used. Throws IoError.
   void remove();
 

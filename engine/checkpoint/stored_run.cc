@@ -1,16 +1,15 @@
 #include "engine/checkpoint/stored_run.h"
 
-#include <limits.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <span>
 
 #include "engine/checkpoint/commit_fillers.h"
 #include "engine/checkpoint/opened_store.h"
 #include "engine/step/agreement.h"
+#include "engine/step/shared_text.h"
+#include "kernels/base/machine.h"
 
 namespace strata::engine {
 
@@ -128,23 +127,29 @@ void StoredRun::free_dead_slots() {
   });
 }
 
-std::int64_t StoredRun::dead_bytes() {
+std::vector<DeadSpace> StoredRun::dead_space() {
   STRATA_CHECK(commit_ && !in_place_);
-  struct OfRank {
-    std::array<char, HOST_NAME_MAX + 1> host{};
-    std::int64_t bytes = 0;
-  } mine;
-  ::gethostname(mine.host.data(), mine.host.size() - 1);
+  const std::string host = host_name();
+  nlohmann::json mine = {{"host", host}, {"dead", nlohmann::json::array()}};
   for (const auto& [number, shard] : opened_->kept()) {
-    mine.bytes += shard.stored.dead_bytes(shard.commit(*opened_->choice().sequence).table);
+    const io::Volume& volume = *shard.volume;
+    const std::int64_t bytes =
+        shard.stored.dead_bytes(shard.commit(*opened_->choice().sequence).table);
+    std::int64_t stripes = 0;
+    for (int d = 0; d < volume.devices(); ++d) stripes += volume.share(d).stripes;
+    for (int d = 0; d < volume.devices(); ++d) {
+      const std::int64_t share = volume.share(d).stripes;
+      mine["dead"].push_back({fs::absolute(volume.device_path(d)).string(),
+                              bytes / stripes * share + bytes % stripes * share / stripes});
+    }
   }
-  std::vector<OfRank> all(static_cast<std::size_t>(comm_.world_size()));
-  comm_.all_gather_host(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
-  std::int64_t bytes = 0;
-  for (const OfRank& rank : all) {
-    if (rank.host == mine.host) bytes += rank.bytes;
+  std::vector<DeadSpace> all;
+  for (const std::string& text : gather_texts(comm_, mine.dump())) {
+    const auto rank = nlohmann::json::parse(text);
+    if (rank["host"] != host) continue;
+    for (const auto& dead : rank["dead"]) all.push_back({dead[0], dead[1]});
   }
-  return bytes;
+  return all;
 }
 
 std::unique_ptr<StateFiller> StoredRun::filler(WorkerSet& workers) {

@@ -4,7 +4,7 @@
 //   opened, a commit chosen ──┬─ take_volume(): this rank goes on in its own store (in place)
 //                             └─ free_dead_slots(), filler() fills a new store, remove()
 //
-// Everything here but commit() is collective. A shard of the old store that a rank
+// Everything here but commit() is collective; one thread. A shard of the old store that a rank
 // needs and does not reach is read by one that does and sent to all; one that no rank reaches is
 // refused by name.
 //
@@ -39,6 +39,11 @@ struct StoredRunOptions {
   const FailureLatch* failure = nullptr;  // ends what reads blocks
 };
 
+struct DeadSpace {
+  std::string directory;
+  std::int64_t bytes = 0;
+};
+
 class StoredRun {
  public:
   // Throws ConfigError when a file is missing, locked, of another store, or no rank reaches a
@@ -64,8 +69,8 @@ class StoredRun {
   // verified first.
   void free_dead_slots();
 
-  // What it frees, in bytes on this host.
-  std::int64_t dead_bytes();
+  // What it frees of each directory of this host.
+  std::vector<DeadSpace> dead_space();
 
   // Of the commit, every block verified; in place (the volume taken, and still there) or into
   // another store. Uses this object and `workers`.

@@ -1,26 +1,21 @@
 #include "engine/run/durable_run.h"
 
-#include <unistd.h>
-
-#include <climits>
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
 
 #include "engine/checkpoint/store_pointer.h"
+#include "engine/run/storage_check.h"
 #include "engine/step/agreement.h"
 #include "engine/step/shared_text.h"
 #include "kernels/base/error.h"
+#include "kernels/base/machine.h"
 
 namespace strata::engine {
 
 namespace {
-
-std::string host_name() {
-  char name[HOST_NAME_MAX + 1] = {};
-  return ::gethostname(name, HOST_NAME_MAX) == 0 ? name : "";
-}
 
 std::vector<std::string> absolute_directories(const Options& options) {
   std::vector<std::string> paths;
@@ -36,6 +31,19 @@ std::vector<std::string> places_of(const io::Volume& volume) {
     paths.push_back(std::filesystem::absolute(volume.device_path(device)).lexically_normal());
   }
   return paths;
+}
+
+// Whether a new store has no room on some rank unless the old one gives back what it can. Only then
+// is the commit before the one that is kept forgotten before all of that is verified and moved.
+bool lacks_space_beside(const RunSetup& setup, comm::Communicator& comm) {
+  std::string lacking;
+  try {
+    check_space_beside(setup, {});
+  } catch (const ConfigError& error) {
+    lacking = error.what();
+  }
+  return std::ranges::any_of(gather_texts(comm, lacking),
+                             [](const auto& text) { return !text.empty(); });
 }
 
 }  // namespace
@@ -66,8 +74,12 @@ RunStore DurableRun::open_store(const io::EngineChoice& engine, Tracer* tracer) 
     } else {
       snapshot_ = stored_->commit()->snapshot;
       in_place_ = stored_->fits(manifest_of(setup_), directories);
-      if (in_place_) return described_store(stored_->take_volume(), setup_);
-      stored_->free_dead_slots();
+      if (in_place_) {
+        return agree(comm_, [&] { return described_store(stored_->take_volume(), setup_); });
+      }
+      const std::vector<DeadSpace> dead = stored_->dead_space();
+      agree(comm_, [&] { check_space_beside(setup_, dead); });
+      if (lacks_space_beside(setup_, comm_)) stored_->free_dead_slots();
     }
   }
   if (stored_ == nullptr && !setup_.options.resume_from.empty()) {

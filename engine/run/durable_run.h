@@ -4,8 +4,9 @@
 //   found ──open_store()──▶ in place ───────────────────────────▶ begun ──▶ committer() ──▶ ended
 //                     └───▶ a new store ──begin(): committed, pointed to, the old one deleted──▶ ┘
 //
-// Until the pointer of the folder (store.json) names the new store, the old one is the run. All
-// calls are collective, in this order; one thread.
+// Until the pointer of the folder (store.json) names the new store, the old one is the run. One
+// thread. Collective, in this order: the constructor, open_store(), filler(), begin()
+// and commit_now().
 #pragma once
 
 #include <cstdint>
@@ -36,6 +37,9 @@ class DurableRun {
   DurableRun(const RunSetup& setup, comm::Communicator& comm, const FailureLatch& failure);
   ~DurableRun();
 
+  // Whether the run has a store: it stays then, whatever happens.
+  bool has_store() const { return pointer_.has_value(); }
+
   // For Session: the store that the run has, or a new one.
   RunStore open_store(const io::EngineChoice& engine, Tracer* tracer);
 
@@ -44,6 +48,8 @@ class DurableRun {
 
   // The step that the run goes on from: 0 at its beginning.
   std::int64_t step() const { return snapshot_.schedule_step; }
+  // Whether that is a commit of its own, until begin().
+  bool goes_on() const { return stored_ != nullptr; }
   std::string origin_text() const;  // "step 50 of the store in /a, in place"; empty at a beginning
 
   // Once the trainer has its state. `before_superblock`: see CommitterParts.

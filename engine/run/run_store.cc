@@ -92,6 +92,11 @@ RunStore create_store(const RunSetup& setup, const std::string& run_id,
 RunStore described_store(std::unique_ptr<io::Volume> volume, const RunSetup& setup) {
   RunStore store;
   store.volume = std::move(volume);
+  try {
+    store.volume->reserve();
+  } catch (const ConfigError& error) {
+    throw_error<ConfigError>("{}: {}", store_option(setup.options), error.what());
+  }
   store.header = store::read_header(*store.volume);
   store.manifest = manifest_of(setup);
   store.is_new = false;

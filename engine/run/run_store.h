@@ -45,7 +45,8 @@ std::string shared_run_id(comm::Communicator& comm);
 RunStore create_store(const RunSetup& setup, const std::string& run_id,
                       const io::EngineChoice& engine, Tracer* tracer);
 
-// What a volume that holds a store says of it.
+// What a volume that holds a store says of it, with the space reserved that was given back. Throws
+// ConfigError naming the option when that is gone, IoError.
 RunStore described_store(std::unique_ptr<io::Volume> volume, const RunSetup& setup);
 
 // Space in the same directories that holds nothing, for measuring them; null when there is no room.

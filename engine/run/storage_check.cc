@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <span>
 #include <system_error>
 
 #include "engine/run/run_store.h"
 #include "engine/tools/gc_command.h"
+#include "io/drive_space.h"
 #include "io/volume.h"
 #include "kernels/base/bytes.h"
 #include "kernels/base/error.h"
@@ -65,6 +67,27 @@ NvmeSpace check_nvme_space(const RunSetup& setup) {
                              left.empty() ? "" : "; ", left);
   }
   return space;
+}
+
+void check_space_beside(const RunSetup& setup, const std::vector<DeadSpace>& dead) {
+  std::vector<std::string> paths = io::paths_of(store_directories(setup.options));
+  const std::size_t targets = paths.size();
+  const std::int64_t needed_bytes = store_bytes(setup, targets);
+  if (needed_bytes == 0) return;
+  for (const DeadSpace& space : dead) paths.push_back(space.directory);
+  try {
+    std::vector<io::DriveSpace> drives = io::look_at_drives(paths);
+    for (std::size_t i = 0; i < dead.size(); ++i) {
+      const auto owner = static_cast<std::size_t>(drives[targets + i].file_system);
+      if (owner < targets) drives[owner].free_bytes += dead[i].bytes;
+    }
+    io::check_free(std::span(drives).first(targets), kPageBytes, needed_bytes);
+  } catch (const ConfigError& e) {
+    throw_error<ConfigError>(
+        "{}: {}; a new store is made beside the one that the run has, whose space that can be "
+        "given back is counted as free",
+        store_option(setup.options), e.what());
+  }
 }
 
 std::string left_stores_text(const std::vector<NvmeDirectory>& directories) {

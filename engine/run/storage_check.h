@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/checkpoint/stored_run.h"
 #include "engine/plan/run_setup.h"
 #include "engine/tools/store_standing.h"
 
@@ -26,6 +27,10 @@ struct NvmeSpace {
 // Throws ConfigError naming the option when a directory cannot be used or all together have too
 // little space. A folder of --run that is not there yet is judged by the nearest parent that is.
 NvmeSpace check_nvme_space(const RunSetup& setup);
+
+// Of a new store, made beside one whose `dead` space is given back before. Throws ConfigError
+// naming the option, and what is needed and free, when there is too little. Changes nothing.
+void check_space_beside(const RunSetup& setup, const std::vector<DeadSpace>& dead);
 
 // "DIR: 2 stale stores, 12 GiB; strata gc DIR reclaims the space", a line for each directory that
 // has some.

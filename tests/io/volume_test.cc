@@ -335,6 +335,10 @@ TEST_F(OpenVolume, WhatIsDiscardedFreesItsBlocksAndNoOthers) {
   }
   if (allocated_bytes() == before) GTEST_SKIP() << "the file system punches no holes";
   EXPECT_EQ(allocated_bytes(), before - 3 * kMiB);
+  const auto volume = open_volume(files_, VolumeAccess::exclusive, nullptr);
+  volume->reserve();
+  EXPECT_EQ(allocated_bytes(), before);
+  EXPECT_EQ(first_difference(contents(*volume).span(0, kBegin), 0, 1), -1);
 }
 
 TEST_F(OpenVolume, RemovingDeletesItsFiles) {

@@ -44,7 +44,7 @@ class EngineRun {
       : comm_(comm::make_single_rank_communicator()),
         setup_(make_setup(options, *comm_, block_elements)),
         data_(engine::open_training_data(options, setup_.model.vocabulary, setup_.batch.seq_len)),
-        durable_(faults || options.run.empty() ? nullptr : open_folder(setup_, *comm_)),
+        durable_(faults || options.run.empty() ? nullptr : open_folder(setup_, *comm_, failure_)),
         session_(setup_, *comm_, failure_, open_store()),
         faulty_(faults ? io::make_fault_storage(setup_.plan.total_bytes(offload::Tier::nvme),
                                                 *faults, io_timeout(options))
@@ -101,9 +101,10 @@ class EngineRun {
         std::chrono::duration<double>(options.io_timeout));
   }
   static std::unique_ptr<engine::DurableRun> open_folder(const engine::RunSetup& setup,
-                                                         comm::Communicator& comm) {
+                                                         comm::Communicator& comm,
+                                                         const FailureLatch& failure) {
     std::filesystem::create_directories(setup.options.run);
-    return std::make_unique<engine::DurableRun>(setup, comm);
+    return std::make_unique<engine::DurableRun>(setup, comm, failure);
   }
   engine::Session::OpenStore open_store() {
     if (durable_ == nullptr) return {};

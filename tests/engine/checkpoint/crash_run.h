@@ -141,7 +141,8 @@ class TrainingRank final : private UpdateGate {
         comm_(comm),
         setup_(test::make_setup(options, comm_)),
         data_(open_training_data(options, setup_.model.vocabulary, setup_.batch.seq_len)),
-        durable_(options.run.empty() ? nullptr : std::make_unique<DurableRun>(setup_, comm_)),
+        durable_(options.run.empty() ? nullptr
+                                     : std::make_unique<DurableRun>(setup_, comm_, failure_)),
         session_(setup_, comm_, failure_, open_store ? open_store : own_store()),
         trainer_(setup_, parts()),
         order_(data_.train_samples, options.seed),

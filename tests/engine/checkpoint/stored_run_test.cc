@@ -186,7 +186,9 @@ TEST_F(StoredRunTest, DeadSlotsAreFreedOnceTheCommitIsVerified) {
   EXPECT_EQ(failure_on(1,
                        [&](comm::Communicator& comm) {
                          StoredRun old(pointer_to(kRunId, 1), {}, comm);
-                         const std::int64_t dead = old.dead_bytes();
+                         const std::vector<DeadSpace> space = old.dead_space();
+                         ASSERT_EQ(space.size(), 1);
+                         const std::int64_t dead = space[0].bytes;
                          old.free_dead_slots();
                          const std::int64_t freed = before - bytes_on_disk(file_of(kRunId, 0));
                          EXPECT_GT(freed, 0);
