@@ -31,6 +31,11 @@ std::vector<Row> rows_of(const offload::KindTraffic& kinds) {
   return rows;
 }
 
+void add(io::StorageTraffic& sum, const io::StorageTraffic& more) {
+  sum.read_bytes += more.read_bytes;
+  sum.written_bytes += more.written_bytes;
+}
+
 nlohmann::json moved_json(const io::StorageTraffic& moved) {
   return {{"read_bytes", moved.read_bytes}, {"written_bytes", moved.written_bytes}};
 }
@@ -45,12 +50,14 @@ std::string years_text(double years) {
 
 }  // namespace
 
-NvmeLedger::NvmeLedger(const RunSetup& setup, const TrainingData& data, const io::Volume* volume)
+NvmeLedger::NvmeLedger(const RunSetup& setup, const TrainingData& data, const io::Volume* volume,
+                       std::vector<io::StorageTraffic> beside)
     : volume_(volume),
       ranks_(setup.topology.local_world_size),
       steps_(step_count(setup, data)),
       evaluations_(evaluation_count(setup, data)),
-      forecast_(forecast_writes(setup, evaluation_sequences(setup, data))) {
+      forecast_(forecast_writes(setup, evaluation_sequences(setup, data))),
+      beside_(std::move(beside)) {
   if (volume == nullptr) return;
   const auto devices = static_cast<std::size_t>(volume->devices());
   const std::vector<std::int64_t> endurance =
@@ -65,6 +72,7 @@ NvmeLedger::NvmeLedger(const RunSetup& setup, const TrainingData& data, const io
     drives_.push_back(std::move(drive));
   }
   sums_.devices.resize(devices);
+  beside_.resize(devices);
 }
 
 const NvmeSums* NvmeLedger::update(const offload::KindTraffic& kinds) {
@@ -72,6 +80,7 @@ const NvmeSums* NvmeLedger::update(const offload::KindTraffic& kinds) {
   sums_.kinds = kinds;
   for (std::size_t d = 0; d < sums_.devices.size(); ++d) {
     sums_.devices[d] = volume_->device_traffic(static_cast<int>(d));
+    add(sums_.devices[d], beside_[d]);
   }
   return &sums_;
 }
@@ -85,12 +94,14 @@ double NvmeLedger::life_years(const DriveLife& drive, std::int64_t written_bytes
   return run_s / life_share(drive, static_cast<double>(written_bytes)) / kSecondsPerYear;
 }
 
+io::StorageTraffic NvmeLedger::total() const {
+  io::StorageTraffic total;
+  for (const io::StorageTraffic& device : sums_.devices) add(total, device);
+  return total;
+}
+
 io::StorageTraffic NvmeLedger::other() const {
-  io::StorageTraffic other;
-  for (const io::StorageTraffic& device : sums_.devices) {
-    other.read_bytes += device.read_bytes;
-    other.written_bytes += device.written_bytes;
-  }
+  io::StorageTraffic other = total();
   for (const Row& row : rows_of(sums_.kinds)) {
     other.read_bytes -= row.moved.read_bytes;
     other.written_bytes -= row.moved.written_bytes;
@@ -106,16 +117,16 @@ std::string NvmeLedger::forecast_text() const {
 std::string NvmeLedger::summary_text(double run_s) const {
   if (volume_ == nullptr) return "";
   std::string text = fmt::format("  {:<24}{:>12}{:>12}\n", "NVMe bytes", "read", "written");
-  const auto add = [&](const std::string& name, const io::StorageTraffic& moved) {
+  const auto add_line = [&](const std::string& name, const io::StorageTraffic& moved) {
     if (moved.read_bytes == 0 && moved.written_bytes == 0) return;
     text += fmt::format("    {:<22}{:>12}{:>12}\n", name, format_bytes(moved.read_bytes),
                         format_bytes(moved.written_bytes));
   };
-  for (const Row& row : rows_of(sums_.kinds)) add(row.name, row.moved);
-  add("measuring, metadata", other());
+  for (const Row& row : rows_of(sums_.kinds)) add_line(row.name, row.moved);
+  add_line("measuring, metadata", other());
   for (std::size_t d = 0; d < drives_.size(); ++d) {
     const DriveLife& drive = drives_[d];
-    add("in " + drive.path, sums_.devices[d]);
+    add_line("in " + drive.path, sums_.devices[d]);
     if (drive.endurance_bytes == 0 || sums_.devices[d].written_bytes == 0) continue;
     const std::int64_t written_bytes = sums_.devices[d].written_bytes;
     text += fmt::format("      {} of its life ({}), which at this rate would be {}\n",

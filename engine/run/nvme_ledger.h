@@ -19,12 +19,17 @@ namespace strata::engine {
 
 class NvmeLedger {
  public:
-  // `volume`: null when the plan keeps nothing on NVMe; every text is then empty.
-  NvmeLedger(const RunSetup& setup, const TrainingData& data, const io::Volume* volume);
+  // `volume`: null when the plan keeps nothing on NVMe; every text is then empty. `beside`: what
+  // was moved in each of its directories, but not by it; or empty.
+  NvmeLedger(const RunSetup& setup, const TrainingData& data, const io::Volume* volume,
+             std::vector<io::StorageTraffic> beside = {});
 
   // The sums as of now, at an address that stays; null without a volume. `kinds`: what the state
   // store has moved. Allocates nothing.
   const NvmeSums* update(const offload::KindTraffic& kinds);
+
+  // Of all directories at the last update().
+  io::StorageTraffic total() const;
 
   // "12 GiB in all: …", and below it a line for each drive whose endurance is known.
   std::string forecast_text() const;
@@ -45,6 +50,7 @@ class NvmeLedger {
   std::int64_t evaluations_;
   WriteForecast forecast_;
   std::vector<DriveLife> drives_;
+  std::vector<io::StorageTraffic> beside_;
   NvmeSums sums_;
 };
 

@@ -140,6 +140,8 @@ void RunFolder::write_arithmetic(std::string_view json) {
   io::replace_file(path_of(kArithmeticFile), json);
 }
 
-void RunFolder::cut_log(std::int64_t step) { engine::cut_log(log_path(), step); }
+void RunFolder::cut_log(std::int64_t step, std::optional<double> validation_loss) {
+  engine::cut_log(log_path(), step, validation_loss);
+}
 
 }  // namespace strata::engine

@@ -66,6 +66,9 @@ void Session::measure(const RunSetup& setup) {
   });
   rates_ = measure_machine(setup, device_, store_.is_new ? volume() : scratch.get(), comm_,
                            kept ? &*kept : nullptr);
+  for (int d = 0; scratch != nullptr && d < scratch->devices(); ++d) {
+    measuring_traffic_.push_back(scratch->device_traffic(d));
+  }
 }
 
 TrainerParts Session::trainer_parts() {

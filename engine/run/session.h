@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "engine/plan/machine_rates.h"
 #include "engine/plan/run_setup.h"
@@ -39,6 +40,8 @@ class Session {
   // Null when nothing is ever on NVMe.
   io::Volume* volume() { return store_.volume.get(); }
   RunStore& store() { return store_; }
+  // What measuring the drives moved beside the volume, in each of its directories; or empty.
+  const std::vector<io::StorageTraffic>& measuring_traffic() const { return measuring_traffic_; }
   // Which I/O engine carries its transfers, and why.
   const io::EngineChoice& engine_choice() const { return engine_choice_; }
   Tracer* tracer() { return tracer_.get(); }
@@ -55,6 +58,7 @@ class Session {
   io::EngineChoice engine_choice_;
   RunStore store_;
   MachineRates rates_;
+  std::vector<io::StorageTraffic> measuring_traffic_;
 };
 
 }  // namespace strata::engine

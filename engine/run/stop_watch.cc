@@ -91,6 +91,11 @@ void StopWatch::step_ended() {
   deadline_.step_ended(Clock::now());
 }
 
+void StopWatch::kept() {
+  const std::lock_guard lock(mutex_);
+  kept_ = true;
+}
+
 void StopWatch::committed(std::int64_t step) {
   const std::lock_guard lock(mutex_);
   committed_step_ = step;
@@ -101,10 +106,36 @@ void StopWatch::run_ends() {
   over_ = true;
 }
 
+void StopWatch::copies_begin() {
+  const std::lock_guard lock(mutex_);
+  copies_ = true;
+  if (signal_ != 0) say_copies_go_on();
+}
+
 std::string StopWatch::stopped_text(std::int64_t step) const {
   const std::lock_guard lock(mutex_);
   const std::string by = signal_ == 0 ? "" : fmt::format(" by {}", name_of(signal_));
   return fmt::format("stopped{} after step {}; resume with {}", by, step, resume_text());
+}
+
+std::string StopWatch::drop_text() const {
+  const std::lock_guard lock(mutex_);
+  return drop_text_locked();
+}
+
+std::string StopWatch::drop_text_locked() const {
+  if (rules_.durability == Durability::none) {
+    return fmt::format("interrupted by {}", name_of(signal_));
+  }
+  const std::string stopped = fmt::format("stopped by {}{}", name_of(signal_), dropped_where_);
+  if (!kept_) return stopped + "; nothing is kept of it: start it again as it was started";
+  std::string from;
+  if (committed_step_) {
+    from = fmt::format("from step {} ", *committed_step_);
+  } else if (step_) {
+    from = "from the start ";
+  }
+  return fmt::format("{}; resume {}with {}", stopped, from, resume_text());
 }
 
 void StopWatch::watch() {
@@ -141,7 +172,10 @@ void StopWatch::ask_to_stop(int signal) {
   first_signal_at_ = Clock::now();
   signal_ = signal;
   deadline_.ask(*first_signal_at_);
-  if (over_) return;
+  if (over_) {
+    if (copies_) say_copies_go_on();
+    return;
+  }
   if (rules_.durability == Durability::none) return drop("");
   if (!step_) return drop(" before its first step");
   requests_.fetch_or(kStopRequest);
@@ -182,18 +216,19 @@ void StopWatch::drop_if_late() {
            : fmt::format(" after step {}, with no time left (--stop-within) to commit it", *step_));
 }
 
-void StopWatch::drop(const std::string& where) {
+void StopWatch::drop(std::string where) {
   over_ = true;
-  const std::string what =
-      rules_.durability == Durability::none
-          ? fmt::format("interrupted by {}", name_of(signal_))
-          : fmt::format("stopped by {}{}; resume {} with {}", name_of(signal_), where,
-                        committed_step_ ? fmt::format("from step {}", *committed_step_)
-                                        : std::string("from the start"),
-                        resume_text());
+  dropped_where_ = std::move(where);
   const int code =
       rules_.durability == Durability::none ? kExitSignalled + signal_ : kExitResumable;
-  failure_.set(std::make_exception_ptr(Interrupted(what, code)));
+  failure_.set(std::make_exception_ptr(Interrupted(drop_text_locked(), code)));
+}
+
+void StopWatch::say_copies_go_on() const {
+  say(
+      fmt::format("{}: the run is complete, and ends when its portable checkpoints are written; "
+                  "once more to give them up",
+                  name_of(signal_)));
 }
 
 std::string StopWatch::resume_text() const {

@@ -9,9 +9,10 @@
 //      └──────────────────▶ dropped ◀───────────────────────┘
 //
 // Asked: kStopRequest is set; the loop learns in a step's result that all ranks know. Dropped: the
-// run has failed with an Interrupted that says which commit it goes on from. Ending: the last
-// commit is not cut short. A run with one slot of state can be resumed only from the end of a step:
-// it is never dropped once a step has begun. One that keeps nothing is dropped at the signal.
+// run has failed with an Interrupted; drop_text() says which commit it goes on from. Ending: the
+// last commit is not cut short, nor are the last portable checkpoints. A run with one slot of state
+// can be resumed only from the end of a step: it is never dropped once a step has begun. One that
+// keeps nothing is dropped at the signal.
 //
 // Another stop signal, a second later or more, kills the process. Sooner than that it is the same
 // once more, as from timeout(1), which signals a process and its group. Signals that were ignored
@@ -65,14 +66,21 @@ class StopWatch {
 
   void step_begins(std::int64_t step);
   void step_ended();
+  // The run's folder stays, whatever happens from now on.
+  void kept();
   // The state after `step` is durable on all ranks.
   void committed(std::int64_t step);
   // No further step follows.
   void run_ends();
+  // After that: what is left are portable checkpoints.
+  void copies_begin();
 
   // "stopped by SIGTERM after step 50; resume with …": what to say at the end of a run that was
   // asked to stop, here or on another rank.
   std::string stopped_text(std::int64_t step) const;
+  // "stopped by SIGTERM in the middle of step 51, …; resume from step 50 with …": the last words of
+  // a run that was dropped, by the commits that it has when it ends.
+  std::string drop_text() const;
 
  private:
   static constexpr std::array<int, 5> kSignals = {SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
@@ -83,7 +91,9 @@ class StopWatch {
   void ask_to_stop(int signal);
   void ask_to_commit();
   void drop_if_late();
-  void drop(const std::string& why);
+  void drop(std::string where);
+  std::string drop_text_locked() const;
+  void say_copies_go_on() const;
   bool may_be_dropped() const;
   std::string resume_text() const;
   void say(std::string_view text) const;
@@ -98,8 +108,11 @@ class StopWatch {
   std::optional<std::int64_t> step_;  // the last that began
   std::optional<std::int64_t> committed_step_;
   std::optional<StepDeadline::Time> first_signal_at_;
-  int signal_ = 0;     // the first
-  bool over_ = false;  // dropped, or ending
+  int signal_ = 0;  // the first
+  bool kept_ = false;
+  bool over_ = false;    // dropped, or ending
+  bool copies_ = false;  // ending, with portable checkpoints
+  std::string dropped_where_;
   bool told_no_commits_ = false;
 
   std::thread thread_;

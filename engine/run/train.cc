@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 
 #include "engine/checkpoint/store_pointer.h"
 #include "engine/data/training_data.h"
@@ -18,6 +19,7 @@
 #include "engine/plan/run_setup.h"
 #include "engine/run/durable_run.h"
 #include "engine/run/error_report.h"
+#include "engine/run/log_cut.h"
 #include "engine/run/nvme_ledger.h"
 #include "engine/run/portable_copies.h"
 #include "engine/run/progress.h"
@@ -54,6 +56,12 @@ NvmeSpace check_storage(const RunSetup& setup) {
       format_bytes(space.needed_bytes));
 }
 
+// Whether the run of this folder has a store.
+bool goes_on(const Options& options) {
+  return options.resume &&
+         std::filesystem::exists(std::filesystem::path(options.run) / kStorePointerFile);
+}
+
 std::string trace_path(const Options& options, const comm::Communicator& comm) {
   if (comm.world_size() == 1) return options.trace;
   return fmt::format("{}.{}", options.trace, comm.rank());
@@ -65,12 +73,11 @@ void check_outputs(const Options& options, const comm::Communicator& comm) {
   if (!options.log.empty()) check_writable(options.log);
   if (!options.run.empty()) check_run_folder(options.run, folder_use(options));
   check_portable_outputs(options);
-}
-
-// Whether the run of this folder has a store.
-bool goes_on(const Options& options) {
-  return options.resume &&
-         std::filesystem::exists(std::filesystem::path(options.run) / kStorePointerFile);
+  if (options.resume_step && !goes_on(options)) {
+    throw_error<ConfigError>(
+        "--resume-step {}: the run in {} has not begun, and has no commit to go on from",
+        *options.resume_step, options.run);
+  }
 }
 
 Prepared prepare(const Options& options, const comm::Communicator& comm) {
@@ -192,26 +199,54 @@ StopRules stop_rules(const RunSetup& setup) {
   return rules;
 }
 
-// What rank 0 shows and keeps, once the machine is set up.
-void open_outputs(const Prepared& prepared, Session& session, const std::string& binding,
-                  const DurableRun* durable, RunFrame& frame) {
+// What the folder says of the run, as it is from now on.
+void record_run(const Prepared& prepared, Session& session, RunFolder& folder) {
+  const RunSetup& setup = prepared.setup;
+  folder.write_options(setup.options);
+  folder.write_plan(json_text(plan_json(setup)));
+  folder.write_arithmetic(json_text(arithmetic_json(setup, session.rates())));
+}
+
+// What rank 0 shows once the machine is set up, and records of a run that begins: its store is
+// never without.
+void show_beginning(const Prepared& prepared, Session& session, const std::string& binding,
+                    const DurableRun* durable, RunFrame& frame) {
   const RunSetup& setup = prepared.setup;
   const Options& options = setup.options;
-  if (frame.folder) {
-    // Nothing refuses the run any more.
-    frame.folder->write_options(options);
-    frame.folder->write_plan(json_text(plan_json(setup)));
-    frame.folder->write_arithmetic(json_text(arithmetic_json(setup, session.rates())));
-    const bool begins = durable->step() == 0;  // and evaluates before its first step
-    frame.folder->cut_log(begins ? -1 : durable->step());
-  }
-  frame.log.emplace(log_paths(options, frame.folder ? &*frame.folder : nullptr));
+  if (frame.folder && !frame.folder->has_run()) record_run(prepared, session, *frame.folder);
   if (!options.json) print_start(prepared, session, binding, durable);
   frame.progress.emplace(
       STDOUT_FILENO, progress_style(STDOUT_FILENO, options.json, setup.topology.world_size),
       step_count(setup, prepared.data), setup.plan.total_bytes(offload::Tier::nvme));
   const std::string left = left_stores_text(prepared.nvme.directories);
   if (options.json && !left.empty()) frame.progress->note(left);
+}
+
+// The validation loss of the step that a run goes on from, where that was due and is not in the
+// log: whoever stopped the run did not want to wait. Collective.
+std::optional<double> missing_validation(const Prepared& prepared, const DurableRun& durable,
+                                         Trainer& trainer, comm::Communicator& comm,
+                                         const RunFrame& frame) {
+  const RunSetup& setup = prepared.setup;
+  const std::int64_t step = durable.step();
+  if (step == 0 || !evaluates(setup, prepared.data, step)) return std::nullopt;
+  auto missing = static_cast<std::uint8_t>(agree(
+      comm, [&] { return frame.folder && lacks_validation(frame.folder->log_path(), step); }));
+  comm.broadcast(std::as_writable_bytes(std::span(&missing, 1)), 0);
+  if (missing == 0) return std::nullopt;
+  return trainer.evaluate(*prepared.data.validation, evaluation_sequences(setup, prepared.data));
+}
+
+// Once nothing refuses the run any more: a run that goes on has verified its state and forgotten
+// every other commit. Until here its folder is as it was found.
+void open_log(const Prepared& prepared, Session& session, const DurableRun* durable,
+              std::optional<double> validation_loss, RunFrame& frame) {
+  if (frame.folder) {
+    if (frame.folder->has_run()) record_run(prepared, session, *frame.folder);
+    const bool begins = durable->step() == 0;  // and evaluates before its first step
+    frame.folder->cut_log(begins ? -1 : durable->step(), validation_loss);
+  }
+  frame.log.emplace(log_paths(prepared.setup.options, frame.folder ? &*frame.folder : nullptr));
 }
 
 // Ends a run's commits before the trainer that was made before it, also when a step has failed.
@@ -235,6 +270,13 @@ RunEnd train(const Prepared& prepared, Session& session, Ranks& ranks, DurableRu
       if (frame.log) frame.log->sync();
     });
   }
+  std::optional<double> validation_loss;
+  if (durable != nullptr) {
+    validation_loss = missing_validation(prepared, *durable, trainer, ranks.comm, frame);
+  }
+  agree(ranks.comm, [&] {
+    if (ranks.comm.rank() == 0) open_log(prepared, session, durable, validation_loss, frame);
+  });
   std::optional<PortableCopies> copies;
   if (portable_memory_bytes(prepared.setup) > 0) {
     copies.emplace(prepared.setup, session.rates(), session.store(), session.device(), ranks.comm,
@@ -265,27 +307,36 @@ int run_train(const Options& options, Ranks& ranks, std::chrono::steady_clock::t
   spread_memory();
   std::optional<DurableRun> durable;
   if (!options.run.empty()) durable.emplace(setup, comm, ranks.failure);
+  if (durable && durable->has_store()) stop.kept();
   Session session(setup, comm, ranks.failure, [&](const io::EngineChoice& engine, Tracer* tracer) {
     return durable ? durable->open_store(engine, tracer)
                    : make_new_store(setup, comm, engine, tracer);
   });
   DurableRun* const its_durable = durable ? &*durable : nullptr;
+  if (durable && durable->goes_on()) stop.committed(durable->step());
   agree(comm, [&] {
-    if (comm.rank() == 0) open_outputs(prepared, session, ranks.binding, its_durable, frame);
+    if (comm.rank() == 0) show_beginning(prepared, session, ranks.binding, its_durable, frame);
   });
+  // Now, because the session ends with a file deleted: on a drive that hangs, never.
+  const auto end_early = [&] {
+    frame.progress.reset();
+    if (durable) durable->give_up(session);
+  };
+  const auto fail = [&](const std::exception& error) {
+    end_early();
+    report(error, comm.world_size() > 1 ? comm.rank() : -1);
+    throw ReportedFailure(error, exit_code_of(error));
+  };
   RunEnd end = RunEnd::complete;
   try {
     end = train(prepared, session, ranks, its_durable, stop, requests, frame, started);
   } catch (const AgreedFailure&) {  // rank 0 speaks for all
-    frame.progress.reset();
-    if (durable) durable->give_up(session);
+    end_early();
     throw;
+  } catch (const Interrupted& error) {  // whose commit may have become durable since
+    fail(Interrupted(stop.drop_text(), error.exit_code()));
   } catch (const std::exception& error) {
-    // Now, because the session ends with a file deleted: on a drive that hangs, never.
-    frame.progress.reset();
-    if (durable) durable->give_up(session);
-    report(error, comm.world_size() > 1 ? comm.rank() : -1);
-    throw ReportedFailure(error, exit_code_of(error));
+    fail(error);
   }
   if (session.tracer() != nullptr) session.tracer()->write(trace_path(options, comm), comm.rank());
   comm.barrier();

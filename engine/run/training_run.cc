@@ -42,7 +42,7 @@ TrainingRun::TrainingRun(const RunSetup& setup, const TrainingData& data, Sessio
       order_(data.train_samples, setup.options.seed),
       bound_(step_bound(setup, session.rates())),
       sampler_(trainer, setup.model.vocabulary, setup.batch.seq_len, setup.options.seed),
-      ledger_(setup, data, session.volume()) {
+      ledger_(setup, data, session.volume(), session.measuring_traffic()) {
   summary_.steps = steps_;
   summary_.first_step = first_step_;
   summary_.of_rank_0 = setup.topology.world_size > 1;
@@ -52,8 +52,11 @@ TrainingRun::TrainingRun(const RunSetup& setup, const TrainingData& data, Sessio
 
 RunEnd TrainingRun::run() {
   if (first_step_ > steps_) {
-    note(fmt::format("nothing is left to train: the run is at step {} of {}", first_step_ - 1,
-                     steps_));
+    note(fmt::format(
+        "nothing is left to train: the run is at step {} of {}; for more, give --steps N "
+        "--allow-change steps",
+        first_step_ - 1, steps_));
+    control_.stop.run_ends();
     finish_copies();
     require_exported();
     return RunEnd::complete;
@@ -141,6 +144,7 @@ void TrainingRun::after_step(std::int64_t step, const StepResult& result, double
   if (!trainer_.update_pending()) log_waiting();
   if (output_.folder != nullptr) output_.folder->keep();
   if (control_.durable != nullptr) control_.durable->keep();
+  control_.stop.kept();
   const std::int64_t every = setup_.options.sample_every;
   if (!stops && every > 0 && step % every == 0 && step != steps_) sample(step);
 }
@@ -222,6 +226,7 @@ void TrainingRun::stop(std::int64_t step) {
 
 void TrainingRun::finish_copies() {
   if (control_.copies == nullptr) return;
+  control_.stop.copies_begin();
   for (const std::string& text : control_.copies->finish(committer())) note(text);
 }
 
@@ -243,7 +248,7 @@ void TrainingRun::finish() {
   ledger_.update(trainer_.state_traffic());
   if (output_.progress == nullptr) return;
   summary_.wall_s = seconds_since(started_);
-  if (session_.volume() != nullptr) summary_.nvme = session_.volume()->traffic();
+  summary_.nvme = ledger_.total();
   const Budget& device = session_.device().device_budget();
   const Budget& host = session_.device().host_budget();
   output_.progress->result(

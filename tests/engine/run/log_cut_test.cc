@@ -37,6 +37,24 @@ TEST(CutLog, KeepsTheLinesUpToTheStep) {
   EXPECT_EQ(cut("", 5), "");
 }
 
+// Of a step that was evaluated later.
+TEST(CutLog, FillsInAValidationLoss) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path("log.jsonl");
+  const auto evaluated = [](int step, const std::string& loss) {
+    return "{\"step\":" + std::to_string(step) + ",\"val_loss\":" + loss + ",\"lr\":0.1}\n";
+  };
+  std::ofstream(path) << evaluated(1, "2.5") << evaluated(2, "null") << evaluated(3, "null");
+  EXPECT_FALSE(lacks_validation(path, 1));
+  EXPECT_TRUE(lacks_validation(path, 2));
+  EXPECT_FALSE(lacks_validation(path, 4));
+  EXPECT_FALSE(lacks_validation(folder.path("no log"), 2));
+  cut_log(path, 2, 1.25);
+  EXPECT_EQ(contents_of(path), evaluated(1, "2.5") + evaluated(2, "1.25"));
+  cut_log(path, 2, 7.0);
+  EXPECT_EQ(contents_of(path), evaluated(1, "2.5") + evaluated(2, "1.25"));
+}
+
 TEST(CutLog, ALastLineThatIsTornGoes) {
   const std::string good = line(0) + line(1);
   for (const std::string& torn : {std::string("{\"step\":2,\"lo"), std::string("{\"st\n"),

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -73,6 +74,81 @@ TEST_F(ResumeFault, ADamagedNewestCommitIsNamedAndTheOneBeforeOffered) {
   complete("run", resume + Words{"--resume-step", "29"});
   EXPECT_EQ(results_of("run"), results_of("whole"));
   EXPECT_TRUE(weights_of("run") == weights_of("whole"));
+}
+
+// Nothing of what was asked for is kept, and nothing is lost of the log.
+TEST_F(ResumeFault, ARefusalLeavesTheRunAsItIs) {
+  complete("run", {"--checkpoint-every", "1"});
+  damage(store_file("run", "run"), 1, 1, StateKind::moment1);
+  const Words changed = {
+      "--checkpoint-every", "1", "--resume", "--resume-step", "29", "--lr", "1e-5",
+      "--allow-change",     "lr"};
+  for (const Words& place : {Words{}, Words{"--nvme", "a"}}) {
+    expect_refused("run", changed + place, 1,
+                   {"the commit of step 29 is damaged", "step 30 is intact"});
+  }
+  expect_intact("run");
+}
+
+// Free for what a run goes on with: all but so much is taken while this lives.
+class Ballast {
+ public:
+  Ballast(const std::string& directory, std::int64_t free_bytes) : file_(directory + "/ballast") {
+    std::ofstream stream(file_);
+    const auto left = [&] { return static_cast<std::int64_t>(fs::space(directory).available); };
+    while (left() > free_bytes && stream << std::string(4096, '-') << std::flush) {
+    }
+  }
+  ~Ballast() { fs::remove(file_); }
+
+ private:
+  std::string file_;
+};
+
+TEST_F(ResumeFault, AMoveThatFindsNoRoomTouchesNothing) {
+  io::LoopMount small(32 << 20);
+  if (!small.mounted()) GTEST_SKIP() << "needs the right to mount";
+  const std::string drive = fs::path(small.directory()).lexically_normal();
+  fs::create_directory(drive + "/new");
+  fs::create_directory(drive + "/old");
+  complete("run", {"--checkpoint-every", "1", "--nvme", drive + "/old"});
+  const std::string id = read_store_pointer(path("run")).value().run_id;
+  const std::string file = drive + "/old/" + store::store_file_name({id, 0, 1, ""});
+  const auto bytes = static_cast<std::int64_t>(fs::file_size(file));
+  const std::string store = contents_of(file);
+  const Words move = {"--checkpoint-every", "1", "--resume", "--nvme", drive + "/new"};
+  {
+    const Ballast ballast(drive, bytes / 4);  // and half of the old store is dead
+    expect_refused("run", move, 2, {"--nvme", " are needed and ", " are free"});
+    EXPECT_TRUE(contents_of(file) == store);
+  }
+  const Ballast ballast(drive, bytes * 3 / 4);
+  complete("run", move);
+  EXPECT_FALSE(fs::exists(file));
+  expect_intact("run");
+}
+
+// As after a move that was killed.
+TEST_F(ResumeFault, SpaceThatWasGivenBackIsReservedAgain) {
+  io::LoopMount small(32 << 20);
+  if (!small.mounted()) GTEST_SKIP() << "needs the right to mount";
+  const std::string drive = fs::path(small.directory()).lexically_normal();
+  complete("run", {"--checkpoint-every", "1", "--nvme", drive});
+  const std::string id = read_store_pointer(path("run")).value().run_id;
+  const std::string file = drive + "/" + store::store_file_name({id, 0, 1, ""});
+  {
+    store::StoredShard shard({file}, io::VolumeAccess::exclusive, {}, nullptr);
+    shard.punch_dead_slots(shard.commits().valid.at(0).table);
+  }
+  const Words more = {"--checkpoint-every", "1", "--resume", "--nvme", drive};
+  {
+    const Ballast ballast(drive, 256 << 10);
+    expect_refused("run", more, 2, {"--nvme", " are needed and ", " are free"});
+  }
+  complete("run", more);
+  struct stat status {};
+  ASSERT_EQ(::stat(file.c_str(), &status), 0);
+  EXPECT_GE(status.st_blocks * 512, status.st_size);
 }
 
 TEST_F(ResumeFault, NoDamagedCommitIsOffered) {

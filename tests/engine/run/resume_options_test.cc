@@ -55,6 +55,47 @@ TEST_F(ResumeOptions, InOtherWords) {
   EXPECT_EQ(results_of("run"), results_of("whole"));
 }
 
+// The paths that it was begun with are those of where it was begun.
+TEST_F(ResumeOptions, FromAnotherFolder) {
+  folder_.make_folder("nv");
+  folder_.make_folder("elsewhere");
+  complete("run", constant_rate(6) + Words{"--nvme", "nv", "--checkpoint-every", "1"});
+  const std::string file = store_file("run", "nv");
+  const auto go_on = [&](const Words& words) {
+    const ProcessResult result = test::run_process(
+        Words{STRATA_BINARY, "train", "--run", "../run", "--resume"} + words, path("elsewhere"));
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_PRED2(mentions, result.out, "in the store that it has");
+  };
+  go_on({"--steps", "12"});
+  go_on({"--steps", "18", "--data", "../text.txt"});
+  EXPECT_EQ(store_file("run", "nv"), file);
+  EXPECT_EQ(logged("run").size(), 18);
+}
+
+TEST_F(ResumeOptions, WhereThereIsNoRunNothingIsGoneOnWith) {
+  const ProcessResult fresh = train("run", {"--resume", "--resume-step", "5"});
+  EXPECT_EQ(fresh.exit_code, 2);
+  EXPECT_PRED2(mentions, fresh.err, "--resume-step 5: the run in run has not begun");
+  EXPECT_FALSE(fs::exists(path("run")));
+}
+
+// Wherever it is done: a new store is measured on, beside one that holds state there is another
+// file.
+TEST_F(ResumeOptions, MeasuringTheDriveCountsEachTime) {
+  const auto other_bytes = [&](const Words& more) {
+    const ProcessResult result = train("run", Words{"--json", "--checkpoint-every", "1"} + more);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    const auto summary = test::json_lines(result.out).back();
+    const auto& nvme = summary["nvme"];
+    EXPECT_EQ(summary["nvme_written_bytes"], nvme["by_device"][0]["written_bytes"]);
+    return nvme["by_kind"]["other"]["written_bytes"].get<double>();
+  };
+  const double first = other_bytes(constant_rate(6));
+  const double second = other_bytes(constant_rate(12) + Words{"--resume"});
+  EXPECT_NEAR(second, first, first / 10);  // but for the header and the superblocks
+}
+
 TEST_F(ResumeOptions, ARunThatIsAliveIsLeftAlone) {
   const Words endless = {"--steps", "100000", "--checkpoint-every", "1"};
   const auto alive = started(command("run", endless), "run");

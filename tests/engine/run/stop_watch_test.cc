@@ -121,6 +121,7 @@ TEST(StopWatch, WhereThereAreNoCommitsUsr2SaysSoOnce) {
 
 TEST(StopWatch, AStepThatTakesTooLongIsDroppedForTheLastCommit) {
   WatchedRun run(Durability::commits, 10ms);
+  run.watch.kept();
   run.watch.committed(50);
   run.watch.step_begins(51);
   raise_here(SIGTERM);
@@ -129,11 +130,24 @@ TEST(StopWatch, AStepThatTakesTooLongIsDroppedForTheLastCommit) {
   EXPECT_EQ(end.what,
             "stopped by SIGTERM in the middle of step 51, which would take longer than "
             "--stop-within; resume from step 50 with strata train --run runs/x --resume");
+  run.watch.committed(51);  // by the step that was dropped
+  EXPECT_PRED2(mentions, run.watch.drop_text(), "; resume from step 51 with strata train");
+}
+
+TEST(StopWatch, WhatIsDeletedIsNotToBeResumed) {
+  WatchedRun run(Durability::commits, 10ms);
+  run.watch.step_begins(1);
+  run.watch.committed(0);  // of where it began
+  raise_here(SIGTERM);
+  const WatchedRun::End end = run.end();
+  EXPECT_EQ(end.exit_code, 75);
+  EXPECT_PRED2(mentions, end.what, "; nothing is kept of it: start it again as it was started");
 }
 
 TEST(StopWatch, WhatFollowsAStepIsGivenUpToo) {
   WatchedRun run(Durability::commits, 10ms);
   run.watch.step_begins(1);
+  run.watch.kept();
   run.watch.step_ended();  // an evaluation, say
   raise_here(SIGUSR1);
   const WatchedRun::End end = run.end();
@@ -163,9 +177,30 @@ TEST(StopWatch, TheLastCommitIsNotCutShort) {
   EXPECT_FALSE(run.failure.failed());
 }
 
+TEST(StopWatch, LastCopiesGoOnAndTheUserKnows) {
+  for (const bool asked_before : {false, true}) {
+    WatchedRun run(Durability::commits, 10ms);
+    run.watch.run_ends();
+    if (!asked_before) run.watch.copies_begin();
+    raise_here(SIGINT);
+    ASSERT_TRUE(eventually([&] { return run.has_signal(); }));
+    if (asked_before) run.watch.copies_begin();
+    EXPECT_TRUE(eventually([&] { return mentions(run.all_said(), "once more to give them up"); }));
+    EXPECT_FALSE(run.failure.failed());
+  }
+}
+
+TEST(StopWatch, WhileItsStoreIsOpenedNobodyKnowsItsCommit) {
+  WatchedRun run(Durability::commits);
+  run.watch.kept();
+  raise_here(SIGINT);
+  EXPECT_PRED2(mentions, run.end().what, "before its first step; resume with strata train --run");
+}
+
 TEST(StopWatch, BeforeTheFirstStepThereIsNothingToWaitFor) {
   for (const Durability durability : {Durability::clean_mark, Durability::commits}) {
     WatchedRun run(durability);
+    run.watch.kept();
     run.watch.committed(8);
     raise_here(SIGINT);
     const WatchedRun::End end = run.end();

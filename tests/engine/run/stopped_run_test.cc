@@ -59,6 +59,24 @@ TEST_F(StoppedRun, GoesOnToTheSameLosses) {
   }
 }
 
+// Whoever stops it does not wait for an evaluation: it is made when the run goes on.
+TEST_F(StoppedRun, TheLogHasEveryEvaluation) {
+  const Words options = {"--val-fraction", "0.2", "--eval-every", "1", "--eval-batches", "2"};
+  const auto validation = [&](const std::string& run) {
+    std::vector<double> losses;
+    for (const auto& line : test::json_lines(test::contents_of(path(run + "/log.jsonl")))) {
+      losses.push_back(line["val_loss"].is_null() ? -1.0 : line["val_loss"].get<double>());
+    }
+    return losses;
+  };
+  EXPECT_EQ(train("whole", options).exit_code, 0);
+  const auto process = started(command("run", options), "run");
+  EXPECT_EQ(end_of(*process, SIGTERM).exit_code, 75);
+  EXPECT_EQ(validation("run").back(), -1.0);
+  expect_going_on_to(results_of("whole"), "run", options);
+  EXPECT_EQ(validation("run"), validation("whole"));
+}
+
 TEST_F(StoppedRun, AStepThatTakesLongerIsDropped) {
   EXPECT_EQ(train("whole", {}).exit_code, 0);
   const Words options = {"--checkpoint-every", "3", "--stop-within", "0s"};
