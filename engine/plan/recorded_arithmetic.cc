@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "engine/options/option_changes.h"
+#include "engine/options/run_files.h"
 #include "io/plain_file.h"
 #include "kernels/base/error.h"
 

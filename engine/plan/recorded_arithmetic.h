@@ -13,8 +13,6 @@
 
 namespace strata::engine {
 
-inline constexpr const char* kArithmeticFile = "arithmetic.json";
-
 struct RecordedArithmetic {
   std::string isa;                         // "avx512"
   std::string matmul_library;              // name, version and the instruction set that it uses

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "engine/checkpoint/commit_choice.h"
+#include "engine/options/run_files.h"
 #include "io/volume_file.h"
 #include "kernels/base/error.h"
 
@@ -96,7 +97,7 @@ StoreLook look_at(const StoredTarget& target) {
 std::optional<std::int64_t> last_logged_step(const std::string& run_folder) {
   if (run_folder.empty()) return std::nullopt;
   constexpr std::int64_t kTailBytes = 64 << 10;  // of many lines
-  const auto path = std::filesystem::path(run_folder) / "log.jsonl";
+  const auto path = std::filesystem::path(run_folder) / kLogFile;
   std::ifstream file(path, std::ios::binary | std::ios::ate);
   if (!file) return std::nullopt;
   file.seekg(std::max<std::int64_t>(0, file.tellg() - kTailBytes));
