@@ -80,7 +80,7 @@ class Verifier {
 // Of a run all ranks are wanted; in directories, what lies there.
 void Verifier::miss(const StoredRank& rank) {
   is_complete_ = false;
-  if (!rank.made_in.empty()) return report(missing_text(rank));
+  if (!rank.last_in.empty()) return report(missing_text(rank));
   add_note(missing_text(rank));
 }
 

@@ -100,11 +100,11 @@ const char* kind_of(PortableContent content) {
 }
 
 std::string missing_text(const StoredRank& rank) {
-  if (rank.made_in.empty()) return fmt::format("rank {}: not here", rank.rank);
+  if (rank.last_in.empty()) return fmt::format("rank {}: not here", rank.rank);
   return fmt::format(
-      "rank {}: not here; it was made in {}: give the directories where its files are after the "
+      "rank {}: not here; it was last in {}: give the directories where its files are after the "
       "run",
-      rank.rank, rank.made_in);
+      rank.rank, rank.last_in);
 }
 
 }  // namespace strata::engine

@@ -15,7 +15,7 @@ namespace strata::engine {
 
 struct StoredRank {
   int rank = 0;
-  std::string made_in;             // "DIR, DIR on HOST" by the run's pointer; empty: not known
+  std::string last_in;             // "DIR, DIR on HOST" by the run's pointer; empty: not known
   std::vector<std::string> files;  // empty: not here
 };
 
@@ -41,7 +41,7 @@ StoredTargets find_targets(const std::vector<std::string>& folders);
 // "portable checkpoint", "model"
 const char* kind_of(PortableContent content);
 
-// "rank 1: not here; it was made in DIR on HOST: …"
+// "rank 1: not here; it was last in DIR on HOST: …"
 std::string missing_text(const StoredRank& rank);
 
 }  // namespace strata::engine

@@ -101,7 +101,7 @@ TEST(Inspect, NamesRanksThatAreNotHere) {
   const StoredRun run({10});
   std::filesystem::remove(run.file(1, run.second));
   const std::string text = output_of({run.folder.path()});
-  EXPECT_TRUE(mentions(text, "rank 1: not here; it was made in " + run.first.path() + ", " +
+  EXPECT_TRUE(mentions(text, "rank 1: not here; it was last in " + run.first.path() + ", " +
                                  run.second.path() + " on somewhere"))
       << text;
   EXPECT_TRUE(mentions(text, "not all of it can be looked at from here")) << text;

@@ -100,7 +100,7 @@ TEST(Verify, MissingRanksOfARunAreDamageAndTheOthersAreRead) {
   std::filesystem::remove(run.file(1, run.first));
   const Outcome outcome = verify({run.folder.path()});
   EXPECT_EQ(outcome.exit_code, 1);
-  EXPECT_TRUE(mentions(outcome.text, "damaged: rank 1: not here; it was made in ")) << outcome.text;
+  EXPECT_TRUE(mentions(outcome.text, "damaged: rank 1: not here; it was last in ")) << outcome.text;
   EXPECT_TRUE(mentions(outcome.text, "step 20: DAMAGED in 1 place")) << outcome.text;
 }
 
@@ -130,7 +130,7 @@ TEST(Verify, FilesOfARunThatWereMovedAreFoundWhereTheyAreSaidToBe) {
   Options options;
   options.arguments = {run.folder.path()};
   const auto text = test::error_text<ConfigError>([&] { run_verify(options); });
-  EXPECT_TRUE(mentions(text, "not here; it was made in " + run.first.path())) << text;
+  EXPECT_TRUE(mentions(text, "not here; it was last in " + run.first.path())) << text;
   EXPECT_TRUE(mentions(text, "give the directories where its files are after the run")) << text;
   const Outcome outcome = verify({run.folder.path(), moved.path("first"), moved.path("second")});
   EXPECT_EQ(outcome.exit_code, 0) << outcome.text;

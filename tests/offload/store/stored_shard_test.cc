@@ -99,7 +99,9 @@ TEST_F(StoredShardTest, FilesOfDifferentStoresAreRefused) {
       << text;
   std::filesystem::copy(files()[0], third_.path("copy"));
   const auto twice = refusal<FormatError>({files()[0], third_.path("copy")});
-  EXPECT_TRUE(mentions(twice, "copy: it is the same part of the store as " + files()[0])) << twice;
+  EXPECT_TRUE(mentions(
+      twice, "copy: it is the same part of the store as " + files()[0] + "; move the copy away"))
+      << twice;
 }
 
 TEST_F(StoredShardTest, DamageIsNamedWithItsFile) {
