@@ -10,8 +10,8 @@ void add_run(ListBuilder& list) {
            text_field("DIR", &Options::run), {"output_dir", "out_dir", "run_dir"})
       .paths = OptionPaths::one;
   list.add("checkpoint-every",
-           "Commit the state to the folder of --run after so many steps or so much time (s, min, "
-           "h); 0 does so only where the run stops, in half the space",
+           "Commit the state after so many steps or so much time (s, min, h); 0 does so only where "
+           "the run stops, in half the space",
            interval_field(&Options::checkpoint_every),
            {"save_steps", "save_interval", "save_every", "checkpoint_interval"});
   list.used_by(kTrain);
@@ -21,11 +21,16 @@ void add_run(ListBuilder& list) {
     spec.of_a_start = true;
     return spec;
   };
-  add_of_a_start("resume",
-                 "Go on with the run in the folder of --run, with its options where no others are "
-                 "given; begins it where there is none yet",
-                 switch_field(&Options::resume))
-      .is_flag = true;
+  OptionSpec& resume =
+      add_of_a_start("resume",
+                     "Go on with the run in the folder of --run, with its options where no others "
+                     "are given; begins it where there is none yet",
+                     switch_field(&Options::resume));
+  resume.is_flag = true;
+  resume.used_by = kTrainAndPlan;
+  resume.help_of = {{CommandKind::plan,
+                     "Plan with the options of the run in the folder of --run where no others are "
+                     "given"}};
   add_of_a_start("resume-step", "Step of the commit to go on from; auto is the newest",
                  integer_field(&Options::resume_step));
   add_of_a_start(
@@ -34,8 +39,8 @@ void add_run(ListBuilder& list) {
       "where the folder has no run yet",
       text_field("DIR", &Options::resume_from));
   add_of_a_start("allow-change",
-                 "Options that may differ from those of the run though its weights will, or "
-                 "arithmetic, where this machine lacks what the run was computed with",
+                 "Options that may differ from the run's although its weights then will, such as "
+                 "lr; arithmetic: where this machine lacks the recorded one",
                  list_field("NAME,...", &Options::allow_change));
   list.add("checkpoint-to",
            "Folder for portable checkpoints, copied from commits while training goes on",

@@ -84,6 +84,14 @@ TEST(CommandOptions, HelpShowsHowTheCommandIsWritten) {
   EXPECT_FALSE(mentions(bench, "  --lr ")) << bench;
 }
 
+// The one option of train's that is not a plan's own and changes it.
+TEST(CommandOptions, APlanOfARunThatIsThereIsOffered) {
+  const std::string plan = options_help(kPlan);
+  EXPECT_PRED2(mentions, plan, "  --resume ");
+  EXPECT_PRED2(mentions, plan, "Plan with the options of the run");
+  EXPECT_FALSE(mentions(plan, "--resume-step")) << plan;
+}
+
 TEST(UnknownOption, SuggestsOnlyWhatTheCommandTakes) {
   EXPECT_EQ(explain_unknown_option("stpes", kTrain), "did you mean --steps?");
   EXPECT_EQ(explain_unknown_option("stpes", kBenchIo), "see strata bench io --help");
