@@ -13,6 +13,8 @@
 //   create_volume() ──▶ created ──publish()──▶ published ──keep()──▶ kept ──remove()──▶ removed
 //                          └──keep()──▶ to be kept ──publish()──▶ kept ◀── open_volume()
 //   (destroyed before it is kept: nothing is left)
+//
+// Thread contract: what Storage has, from any thread (storage.h); the rest from one.
 #pragma once
 
 #include <cstdint>

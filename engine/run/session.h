@@ -1,5 +1,6 @@
 // Session: the machine side of a run: ranks, cores, device, storage, in the order in which they are
-// set up and taken down. Everything that a Trainer runs on.
+// set up and taken down. Everything that a Trainer runs on. Making one is
+// collective. Thread contract: one thread.
 #pragma once
 
 #include <functional>
