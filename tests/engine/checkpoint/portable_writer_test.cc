@@ -73,15 +73,6 @@ class Writers {
   std::vector<std::unique_ptr<PortableWriter>> writers_;
 };
 
-std::vector<std::string> names_in(const std::string& directory) {
-  std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(directory)) {
-    names.push_back(entry.path().filename());
-  }
-  std::ranges::sort(names);
-  return names;
-}
-
 class PortableWriterTest : public ::testing::Test {
  protected:
   const StoredModel model_{{Dtype::bf16, Dtype::f32, MomentFormat::int8, 2}, kRanks};
@@ -184,40 +175,6 @@ TEST_F(PortableWriterTest, ACopyThatIsToStopCopiesNoFurtherBlock) {
   EXPECT_EQ(files.bytes(0), 0);
 }
 
-TEST_F(PortableWriterTest, WhatAKilledRunLeftIsRemoved) {
-  const auto leave = [&](const std::string& name, const char* file) {
-    const std::string path = directory_ + "/" + name;
-    fs::create_directories(path);
-    if (*file != '\0') std::ofstream(path + "/" + file) << "half";
-  };
-  leave(".step-00000003.strata-partial", "");                   // killed before it locked it,
-  leave(".step-00000004.strata-partial", ".lock");              // while it filled it,
-  leave(".step-00000005.strata-partial", "model.safetensors");  // while it deleted it
-  leave(".mine.partial", "");
-  PortableFolder living(directory_ + "/step-00000006");
-  Writers writers(model_, directory_, 2);
-  const std::string kept = fs::path(living.temporary_path()).filename();
-  EXPECT_EQ(names_in(directory_), (std::vector<std::string>{".mine.partial", kept}));
-}
-
-// Nobody finds a folder without the lock of who fills it, so none of it is ever removed.
-TEST_F(PortableWriterTest, ALivingFolderIsNotRemovedWhileItIsMadeAndPublished) {
-  fs::create_directories(directory_);
-  std::atomic<bool> done{false};
-  std::thread cleaner([&] {
-    while (!done) remove_partial_folders(directory_);
-  });
-  for (int i = 0; i < 50; ++i) {
-    PortableFolder folder(directory_ + "/model");
-    std::ofstream(folder.temporary_path() + "/config.json") << i;
-    folder.publish(ExistingFolder::replace);
-    EXPECT_EQ(test::contents_of(directory_ + "/model/config.json"), std::to_string(i));
-  }
-  done = true;
-  cleaner.join();
-  EXPECT_EQ(names_in(directory_), std::vector<std::string>{"model"});
-}
-
 TEST_F(PortableWriterTest, WhatIsAnotherRunsIsNeitherReplacedNorRemoved) {
   StoredModel other{{Dtype::bf16, Dtype::f32, MomentFormat::int8, 2}, kRanks};
   other.origin.run = "/runs/other";
@@ -232,6 +189,45 @@ TEST_F(PortableWriterTest, WhatIsAnotherRunsIsNeitherReplacedNorRemoved) {
   const std::string text =
       error_text<ConfigError>([&] { check_checkpoint_directory(directory_, "/runs/mine"); });
   EXPECT_TRUE(mentions(text, "step-00000010 is of another run, /runs/other")) << text;
+}
+
+// Two ranks, of which the other one is busy for some time; a wait without end is a barrier's.
+class SlowRank final : public comm::Communicator {
+ public:
+  explicit SlowRank(int busy_answers) : busy_answers_(busy_answers) {}
+  const comm::Topology& topology() const override { return topology_; }
+  void all_gather_host(std::span<const std::byte> mine, std::span<std::byte> all) override {
+    all[0] = mine[0];
+    all[1] = static_cast<std::byte>(busy_answers_-- > 0);
+  }
+  void barrier() override { throw CommError("the other rank does not come"); }
+  bool is_busy() const { return busy_answers_ > 0; }
+
+  StagingBytes staging_bytes() const override { return {}; }
+  DeviceBuffer attach(Device& /*device*/) override { return {}; }
+  void all_gather(Stream& /*stream*/, void* /*full*/, std::int64_t /*bytes*/) override {}
+  void reduce_scatter(Stream& /*stream*/, float* /*full*/, std::int64_t /*elements*/) override {}
+  void broadcast(std::span<std::byte> /*data*/, int /*root*/) override {}
+  void abort(int /*exit_code*/) noexcept override {}
+
+ private:
+  comm::Topology topology_{0, 2, 0, 2, 1};
+  int busy_answers_;
+};
+
+TEST_F(PortableWriterTest, FinishWaitsForARankThatCopiesForLongWithoutABarrier) {
+  const StoredModel model{{Dtype::bf16, Dtype::f32, MomentFormat::int8, 2}, 1};
+  Budget budget("host memory", portable_copy_bytes(model.manifest));
+  const AlignedBuffer memory(budget, "copy", portable_copy_bytes(model.manifest));
+  PortableWriter writer(PortableLayout(model.manifest, {}),
+                        {0, 1, "{}\n", directory_, 1}, memory.span());
+  StoredRank& source = *model.ranks[0];
+  writer.begin("model", writer.make_folder("model"), model.origin, source.blocks(), source.table());
+  SlowRank comm(5);
+  const auto report = writer.finish(comm);
+  ASSERT_TRUE(report.has_value());
+  EXPECT_EQ(report->result, PortableReport::Result::written) << report->text;
+  EXPECT_FALSE(comm.is_busy());
 }
 
 TEST_F(PortableWriterTest, AnExportReplacesNothing) {
