@@ -157,7 +157,7 @@ TEST_F(ResumeOptions, ACompleteRunStaysWhatItIs) {
   const std::string weights = weights_of("run");
   const ProcessResult again = train("run", {"--resume"});
   EXPECT_EQ(again.exit_code, 0) << again.err;
-  EXPECT_PRED2(mentions, again.out, "nothing is left to train");
+  EXPECT_PRED2(mentions, again.out, "give --steps N --allow-change steps");
   EXPECT_EQ(contents_of(path("run/log.jsonl")), log);
   fs::remove_all(path("run.exported"));
   EXPECT_TRUE(weights_of("run") == weights);
