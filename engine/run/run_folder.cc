@@ -6,6 +6,7 @@
 
 #include "engine/checkpoint/run_options.h"
 #include "engine/checkpoint/store_pointer.h"
+#include "engine/options/run_files.h"
 #include "engine/run/log_cut.h"
 #include "io/plain_file.h"
 #include "kernels/base/error.h"
@@ -17,8 +18,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kPlanFile = "plan.json";
-constexpr const char* kArithmeticFile = "arithmetic.json";
-constexpr const char* kLogFile = "log.jsonl";
 
 // `path` and the directories on the way to it that do not exist, deepest first.
 std::vector<fs::path> missing_directories(fs::path path) {

@@ -16,11 +16,12 @@
 #include "engine/checkpoint/run_options.h"
 #include "engine/checkpoint/store_pointer.h"
 #include "engine/options/json_text.h"
+#include "engine/options/run_files.h"
 #include "io/engine_choice.h"
+#include "io/plain_file.h"
 #include "io/volume_directories.h"
 #include "kernels/base/bytes.h"
 #include "kernels/base/error.h"
-#include "kernels/base/system_file.h"
 #include "models/gpt2_config.h"
 #include "models/hf_gpt2.h"
 #include "offload/comm/communicator.h"
@@ -32,11 +33,9 @@ using nlohmann::json;
 
 namespace {
 
-constexpr const char* kArithmeticFile = "arithmetic.json";
-
 json read_json(const std::string& path) {
-  const std::optional<std::string> text = read_system_file(path);
-  if (!text) throw_error<ConfigError>("{} cannot be read; name the folder of a run", path);
+  const std::optional<std::string> text = io::read_file(path);
+  if (!text) throw_error<ConfigError>("there is no {}; name the folder of a run", path);
   json value = json::parse(*text, nullptr, /*allow_exceptions=*/false);
   if (value.is_discarded()) throw_error<FormatError>("{} is no JSON", path);
   return value;
