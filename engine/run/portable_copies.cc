@@ -27,6 +27,7 @@ PortableFormat format_of(const RunSetup& setup, PortableContent content) {
 }  // namespace
 
 void check_portable_outputs(const Options& options) {
+  if (options.run.empty()) return;
   const std::string run = run_name(options.run);
   if (!options.checkpoint_to.empty()) check_checkpoint_directory(options.checkpoint_to, run);
   if (!options.export_to.empty()) check_export_folder(options.export_to, run);

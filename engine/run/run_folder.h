@@ -48,7 +48,7 @@ class RunFolder {
   void write_plan(std::string_view json);
   void write_arithmetic(std::string_view json);
   // See log_cut.h; the run's log is not open yet.
-  void cut_log(std::int64_t step, std::optional<double> validation_loss);
+  void cut_log(std::int64_t step, std::optional<double> validation_loss = std::nullopt);
 
   void keep() noexcept { kept_ = true; }
 
