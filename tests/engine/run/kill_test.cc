@@ -46,13 +46,20 @@ class Kill : public DurableRuns, public ::testing::WithParamInterface<Scenario> 
     for (const char* drive : {"a", "b"}) folder_.make_folder(drive);
   }
 
+  // Each run has copies of its own.
+  static Words options_of(const std::string& run) {
+    Words options = GetParam().options;
+    std::ranges::replace(options, std::string("copies"), run + ".copies");
+    return options;
+  }
+
   // Starts the run, or goes on with it, and kills its ranks or one of them, unless it ends before.
   ProcessResult killed(const std::string& run, double seconds, int start) {
     const Scenario& scenario = GetParam();
     // How many seconds mpirun leaves a rank to end in, after SIGTERM, when another has died.
     setenv("OMPI_MCA_odls_base_sigkill_timeout", start % 3 == 0 ? "1" : "0", 1);
     const Words& more = scenario.starts[static_cast<std::size_t>(start) % scenario.starts.size()];
-    Process process(command(run, scenario.options + more + Words{"--resume"}, scenario.ranks),
+    Process process(command(run, options_of(run) + more + Words{"--resume"}, scenario.ranks),
                     folder_.path());
     std::this_thread::sleep_for(duration<double>(seconds));
     if (scenario.ranks == 1) {
@@ -120,7 +127,7 @@ TEST_P(Kill, AtRandomMoments) {
   if (scenario.ranks > 1 && !obstacle_to_ranks().empty()) GTEST_SKIP() << obstacle_to_ranks();
   const auto begin = steady_clock::now();
   const ProcessResult whole =
-      train("whole", scenario.options + scenario.starts.front(), scenario.ranks);
+      train("whole", options_of("whole") + scenario.starts.front(), scenario.ranks);
   ASSERT_EQ(whole.exit_code, 0) << whole.err;
   const double whole_s = duration<double>(steady_clock::now() - begin).count();
   whole_weights_ = weights_of("whole");
@@ -144,12 +151,15 @@ TEST_P(Kill, AtRandomMoments) {
     }
   }
   SCOPED_TRACE(fmt::format("{}, killed after{}", runs.back(), moments));
-  const ProcessResult rest = train(
-      runs.back(), scenario.options + scenario.starts.front() + Words{"--resume"}, scenario.ranks);
+  const ProcessResult rest =
+      train(runs.back(), options_of(runs.back()) + scenario.starts.front() + Words{"--resume"},
+            scenario.ranks);
   ASSERT_EQ(rest.exit_code, 0) << rest.err;
   expect_only_stores_of(runs);
   expect_like_the_whole_run(runs.back());
-  if (fs::exists(path("copies"))) expect_whole_copies("copies");
+  for (const std::string& run : runs) {
+    if (fs::exists(path(run + ".copies"))) expect_whole_copies(run + ".copies");
+  }
 }
 
 const Words kInBackward = {"--clip-norm", "0"};
