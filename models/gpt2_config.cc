@@ -37,12 +37,11 @@ struct Key {
 
 const std::array<Key, 5>& keys() {
   static const std::array<Key, 5> kKeys{{
-      {"layers", &Gpt2Config::layers, 4096},
-      // So that a table chunk of 64 rows stays within kTableChunkElements.
-      {"hidden", &Gpt2Config::hidden, kTableChunkElements / kTensorAlignmentElements},
-      {"heads", &Gpt2Config::heads, 1024},
-      {"context", &Gpt2Config::context, 1 << 20},
-      {"vocab", &Gpt2Config::vocabulary, 1 << 24},
+      {"layers", &Gpt2Config::layers, kLayersMax},
+      {"hidden", &Gpt2Config::hidden, kHiddenMax},
+      {"heads", &Gpt2Config::heads, kHeadsMax},
+      {"context", &Gpt2Config::context, kContextMax},
+      {"vocab", &Gpt2Config::vocabulary, kVocabularyMax},
   }};
   return kKeys;
 }
@@ -109,8 +108,15 @@ Gpt2Config parse_gpt2(std::string_view text) {
   const auto found = std::ranges::find(presets(), text, &Gpt2Config::name);
   if (found != presets().end()) return *found;
   const std::vector<std::string> names = gpt2_presets();
-  throw_error<ConfigError>("--model {}: unknown model{}; known are {}, or a spec {}", text,
-                           did_you_mean(text, names), fmt::join(names, ", "), kSpecExample);
+  throw_error<ConfigError>(
+      "--model {}: unknown model{}; known are {}, a spec {}, a folder with a config.json, and "
+      "org/name in the Hugging Face cache",
+      text, did_you_mean(text, names), fmt::join(names, ", "), kSpecExample);
+}
+
+bool is_gpt2_name(std::string_view text) {
+  return text.starts_with(kSpecPrefix) ||
+         std::ranges::find(presets(), text, &Gpt2Config::name) != presets().end();
 }
 
 std::vector<std::string> gpt2_presets() {

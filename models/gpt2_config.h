@@ -16,7 +16,7 @@
 namespace strata::models {
 
 struct Gpt2Config {
-  std::string name;             // the preset's name or the spec as given
+  std::string name;             // as the model was asked for: preset, spec or folder
   std::int64_t layers = 0;      // L
   std::int64_t hidden = 0;      // C
   std::int64_t heads = 0;       // H
@@ -28,6 +28,14 @@ struct Gpt2Config {
 
 inline constexpr std::int64_t kByteVocabulary = 256;
 
+// The largest values of a shape.
+inline constexpr std::int64_t kLayersMax = 4096;
+// So that a table chunk of 64 rows stays within kTableChunkElements.
+inline constexpr std::int64_t kHiddenMax = kTableChunkElements / kTensorAlignmentElements;
+inline constexpr std::int64_t kHeadsMax = 1024;
+inline constexpr std::int64_t kContextMax = 1 << 20;
+inline constexpr std::int64_t kVocabularyMax = 1 << 24;
+
 // A preset (gpt2-124m, gpt2-355m, gpt2-774m, gpt2-1.5b) or a spec
 // "gpt2:layers=6,hidden=384,heads=6,context=256[,vocab=256]" (vocab defaults to bytes, 256).
 // Throws ConfigError: unknown name or key (with the nearest known one), missing or repeated key,
@@ -35,6 +43,8 @@ inline constexpr std::int64_t kByteVocabulary = 256;
 Gpt2Config parse_gpt2(std::string_view text);
 
 std::vector<std::string> gpt2_presets();
+// Whether parse_gpt2 knows it, or would say what is wrong with it: a preset's name, or a spec.
+bool is_gpt2_name(std::string_view text);
 
 // All units, in forward order: wte.0 … wte.K, wpe, h.0 … h.L-1, ln_f.
 std::vector<UnitSpec> gpt2_units(const Gpt2Config& config);

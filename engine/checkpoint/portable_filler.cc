@@ -1,7 +1,6 @@
 #include "engine/checkpoint/portable_filler.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "kernels/base/error.h"
 
@@ -66,59 +65,44 @@ void PortableFiller::check_tensor(const PortableParameter& parameter, PortableSt
 
 void PortableFiller::fill(offload::StateStore& store, StateAccess& access,
                           AlignedSpan /*staging*/) {
-  const auto block = static_cast<std::size_t>(store.plan().block_elements);
-  master_.resize(block);
-  weight_.resize(block);
-  remainder_.resize(block);
+  ShardBlock block(store, access);
   for (int unit = 0; unit < parameters_.units(); ++unit) {
     for (std::int64_t b = 0; b < parameters_.blocks_of_shard(unit); ++b) {
       ranges_ = parameters_.ranges(rank_, unit, b);
-      const Target target{store, access, unit, b, parameters_.block_elements(unit, b)};
-      fill_weights(target);
-      fill_moment(target, StateKind::moment1);
-      fill_moment(target, StateKind::moment2);
+      block.begin(unit, b, parameters_.block_elements(unit, b));
+      fill_masters(block, store.unit(unit).name);
+      fill_moment(block, StateKind::moment1);
+      fill_moment(block, StateKind::moment2);
     }
   }
   access.flush();
 }
 
-void PortableFiller::fill_weights(const Target& target) {
-  const auto elements = static_cast<std::size_t>(target.elements);
-  std::fill_n(master_.begin(), elements, 0.0f);
-  read_ranges(PortableState::master, std::as_writable_bytes(std::span(master_)));
-  if (target.store.plan().dtypes.weights == Dtype::f32) {
-    write(target, StateKind::weights, std::as_bytes(std::span(master_)));
-    return;
+void PortableFiller::fill_masters(ShardBlock& block, const std::string& unit) {
+  read_ranges(PortableState::master, std::as_writable_bytes(block.masters()));
+  const float* const outside =
+      dtypes_.weights == Dtype::bf16 ? block.outside_of_split_masters() : nullptr;
+  if (outside != nullptr) {
+    throw_error<ConfigError>(
+        "--resume-from {}: a master of {} is {}, which bf16 cannot hold; "
+        "use --precision f32",
+        reader_.folder(), unit, *outside);
   }
-  const float bound = std::bit_cast<float>(kSplitMasterBoundBits);
-  for (std::size_t i = 0; i < elements; ++i) {
-    if (!(std::abs(master_[i]) < bound)) {
-      throw_error<ConfigError>(
-          "--resume-from {}: a master of {} is {}, which bf16 cannot hold; "
-          "use --precision f32",
-          reader_.folder(), target.store.unit(target.unit).name, master_[i]);
-    }
-    const SplitMaster split = split_master(master_[i]);
-    weight_[i] = split.weight;
-    remainder_[i] = split.remainder;
-  }
-  write(target, StateKind::weights, std::as_bytes(std::span(weight_)));
-  write(target, StateKind::remainder, std::as_bytes(std::span(remainder_)));
+  block.write_masters();
 }
 
-void PortableFiller::fill_moment(const Target& target, StateKind kind) {
-  const offload::Plan& plan = target.store.plan();
-  if (plan.shard_bytes(target.store.unit(target.unit), kind) == 0) return;
-  const std::int64_t bytes = plan.bytes_of_elements(kind, target.elements);
-  moment_.assign(static_cast<std::size_t>(bytes), std::byte{0});
+void PortableFiller::fill_moment(ShardBlock& block, StateKind kind) {
+  if (!block.has(kind)) return;
+  const std::span<std::byte> moment = block.clear_moment(kind);
   const bool first = kind == StateKind::moment1;
-  read_ranges(first ? PortableState::moment1 : PortableState::moment2, moment_);
-  if (plan.dtypes.moments == MomentFormat::int8) {
-    const auto scales = offload::int8_offsets(0, target.elements, target.elements).scale_bytes;
+  read_ranges(first ? PortableState::moment1 : PortableState::moment2, moment);
+  if (dtypes_.moments == MomentFormat::int8) {
+    const std::int64_t elements = std::ssize(block.masters());
+    const auto scales = offload::int8_offsets(0, elements, elements).scale_bytes;
     read_ranges(first ? PortableState::scales1 : PortableState::scales2,
-                std::span(moment_).subspan(static_cast<std::size_t>(scales)));
+                moment.subspan(static_cast<std::size_t>(scales)));
   }
-  write(target, kind, moment_);
+  block.write_moment(kind);
 }
 
 void PortableFiller::read_ranges(PortableState state, std::span<std::byte> values) {
@@ -134,14 +118,6 @@ void PortableFiller::read_ranges(PortableState state, std::span<std::byte> value
                  values.subspan(static_cast<std::size_t>(offset),
                                 static_cast<std::size_t>((last - first) * bytes)));
   }
-}
-
-void PortableFiller::write(const Target& target, StateKind kind,
-                           std::span<const std::byte> values) {
-  const offload::Plan& plan = target.store.plan();
-  const std::int64_t offset = plan.bytes_of_elements(kind, target.block * plan.block_elements);
-  const std::int64_t bytes = plan.bytes_of_elements(kind, target.elements);
-  target.access.write(target.unit, kind, offset, values.first(static_cast<std::size_t>(bytes)));
 }
 
 }  // namespace strata::engine

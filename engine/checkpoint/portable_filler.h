@@ -4,6 +4,8 @@
 // The masters decide: working weights are made from them, so that the precision of the run that
 // wrote them may differ. Padding is zero. Moments come in the format they are in, and are zero
 // where the checkpoint has none because the parameter was frozen.
+//
+// Thread contract: one thread. Not collective: no rank waits for another.
 #pragma once
 
 #include <cstddef>
@@ -12,6 +14,7 @@
 
 #include "engine/checkpoint/portable_parameters.h"
 #include "engine/checkpoint/portable_reader.h"
+#include "engine/checkpoint/shard_block.h"
 #include "engine/step/state_filler.h"
 #include "offload/store/manifest.h"
 
@@ -30,30 +33,18 @@ class PortableFiller final : public StateFiller {
   void fill(offload::StateStore& store, StateAccess& access, AlignedSpan staging) override;
 
  private:
-  struct Target {  // the block at hand
-    offload::StateStore& store;
-    StateAccess& access;
-    int unit;
-    std::int64_t block;
-    std::int64_t elements;
-  };
   void check_format() const;
   void check_tensor(const PortableParameter& parameter, PortableState state) const;
-  void fill_weights(const Target& target);
-  void fill_moment(const Target& target, offload::StateKind kind);
+  void fill_masters(ShardBlock& block, const std::string& unit);
+  void fill_moment(ShardBlock& block, offload::StateKind kind);
   // Of each range of the block, the elements of a state's tensor into `values`.
   void read_ranges(PortableState state, std::span<std::byte> values);
-  void write(const Target& target, offload::StateKind kind, std::span<const std::byte> values);
 
   PortableReader reader_;
   PortableParameters parameters_;
   offload::StateDtypes dtypes_;  // of the run
   int rank_;
   std::vector<BlockRange> ranges_;  // of the block at hand
-  std::vector<float> master_;
-  std::vector<bf16> weight_;
-  std::vector<std::int16_t> remainder_;
-  std::vector<std::byte> moment_;
 };
 
 }  // namespace strata::engine

@@ -48,9 +48,9 @@ bool is_kept(PortableState state, const PortableParameter& parameter,
 
 std::int64_t element_bytes(const PortableTensor& tensor) {
   if (tensor.dtype == "F32") return 4;
-  if (tensor.dtype == "BF16") return 2;
+  if (tensor.dtype == "BF16" || tensor.dtype == "F16") return 2;
   if (tensor.dtype == "I8") return 1;
-  throw_error<FormatError>("tensor '{}' is of type {}, not F32, BF16 or I8", tensor.name,
+  throw_error<FormatError>("tensor '{}' is of type {}, not F32, BF16, F16 or I8", tensor.name,
                            tensor.dtype);
 }
 

@@ -50,7 +50,7 @@ struct PortableFormat {
 // (rows, columns) in our order of elements; in its file (columns, rows) if transposed.
 struct PortableTensor {
   std::string name;
-  std::string dtype;  // as safetensors have it: F32, BF16, I8
+  std::string dtype;  // as safetensors have it: F32, BF16, I8; F16 of others' models
   std::vector<std::int64_t> shape;
   std::int64_t rows = 0;
   std::int64_t columns = 0;

@@ -50,13 +50,13 @@ std::vector<std::string> file_names(const PortableLayout& layout) {
 }
 
 void publish_portable(PortableFolder& folder, const PortableLayout& layout,
-                      const PortableOrigin& origin, const std::string& model_config,
+                      const PortableOrigin& origin, const ModelFiles& model_files,
                       const std::vector<std::vector<std::uint64_t>>& checksums,
                       ExistingFolder existing) {
   const auto write = [&](const std::string& name, const std::string& contents) {
     io::replace_file(folder.temporary_path() + "/" + name, contents);
   };
-  write("config.json", model_config);
+  for (const auto& [name, contents] : model_files) write(name, contents);
   const std::string model_index = layout.model_index();
   if (!model_index.empty()) write("model.safetensors.index.json", model_index);
   write(kPortableIndexFile, encode(make_index(layout, origin, checksums)));

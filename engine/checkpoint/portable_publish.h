@@ -10,15 +10,17 @@
 #include "engine/checkpoint/portable_folder.h"
 #include "engine/checkpoint/portable_index.h"
 #include "engine/checkpoint/portable_layout.h"
+#include "engine/plan/model_source.h"
 
 namespace strata::engine {
 
 // The names of its files, as PortableFiles opens them.
 std::vector<std::string> file_names(const PortableLayout& layout);
 
-// `checksums`: of each rank, as copy_shard() gave them. `model_config`: config.json.
+// `checksums`: of each rank, as copy_shard() gave them. `model_files`: config.json and
+// those of the tokenizer.
 void publish_portable(PortableFolder& folder, const PortableLayout& layout,
-                      const PortableOrigin& origin, const std::string& model_config,
+                      const PortableOrigin& origin, const ModelFiles& model_files,
                       const std::vector<std::vector<std::uint64_t>>& checksums,
                       ExistingFolder existing);
 

@@ -126,7 +126,7 @@ std::vector<std::vector<std::uint64_t>> PortableWriter::collect_checksums() cons
 void PortableWriter::publish() {
   run("not written", [this] {
     const bool is_own = is_of_run(folder_path_, origin_.run);
-    publish_portable(*folder_, layout_, origin_, options_.model_config, collect_checksums(),
+    publish_portable(*folder_, layout_, origin_, options_.model_files, collect_checksums(),
                      is_own ? ExistingFolder::replace : ExistingFolder::refuse);
   });
   if (failure_.empty() && options_.keep > 0) {

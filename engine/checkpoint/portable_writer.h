@@ -27,6 +27,7 @@
 #include "engine/checkpoint/portable_index.h"
 #include "engine/checkpoint/portable_layout.h"
 #include "engine/checkpoint/portable_steps.h"
+#include "engine/plan/model_source.h"
 #include "kernels/base/failure_latch.h"
 #include "kernels/base/task_thread.h"
 #include "offload/comm/communicator.h"
@@ -42,7 +43,7 @@ struct PortableReport {
 struct PortableWriterOptions {
   int rank = 0;
   int world_size = 1;
-  std::string model_config;  // config.json
+  ModelFiles model_files;  // as publish_portable() takes them
   // Where the folders come to lie. What a killed run left there half made is removed.
   std::string directory;
   // Folders of steps of the run that are kept, a new one included; 0: all.

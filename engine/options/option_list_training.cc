@@ -5,10 +5,12 @@ namespace strata::engine {
 void add_model_data(ListBuilder& list) {
   list.group(OptionGroup::model_data);
   list.mathematical(true);
-  list.add("model",
-           "gpt2-124m, gpt2-355m, gpt2-774m, gpt2-1.5b, or a shape such as "
-           "gpt2:layers=6,hidden=384,heads=6,context=256 (byte-level unless vocab=N is given)",
-           text_field("MODEL", &Options::model), {"model_name_or_path", "model_name"});
+  list.add(
+      "model",
+      "A pretrained GPT-2: a Hugging Face folder, or org/name in the local cache; or from random "
+      "weights: gpt2-124m, gpt2-355m, gpt2-774m, gpt2-1.5b, or a shape such as "
+      "gpt2:layers=6,hidden=384,heads=6,context=256 (byte-level unless vocab=N is given)",
+      text_field("MODEL", &Options::model), {"model_name_or_path", "model_name"});
   list.add("data",
            "Training data: token files (llm.c or nanoGPT .bin, Megatron .idx/.bin), or text for a "
            "byte-level model; patterns such as 'train_*.bin' name several, read as one",

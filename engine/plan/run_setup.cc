@@ -157,7 +157,8 @@ RunSetup resolve(const Options& options, const comm::Topology& topology,
   setup.options = options;
   setup.block_elements = block_elements;
   setup.topology = topology;
-  setup.model = models::parse_gpt2(options.model);
+  setup.source = resolve_model(options.model, options.resume ? kept_model_folder(options.run) : "");
+  setup.model = setup.source.config;
   if (setup.model.vocabulary != models::kByteVocabulary &&
       options.sample_prompt != Options().sample_prompt) {
     throw ConfigError(

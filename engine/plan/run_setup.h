@@ -8,6 +8,7 @@
 
 #include "engine/options/options.h"
 #include "engine/plan/batch_layout.h"
+#include "engine/plan/model_source.h"
 #include "engine/plan/model_walk.h"
 #include "engine/plan/parameter_groups.h"
 #include "engine/plan/pass_sizes.h"
@@ -23,7 +24,8 @@ namespace strata::engine {
 struct RunSetup {
   Options options;
   comm::Topology topology;
-  models::Gpt2Config model;
+  ModelSource source;
+  models::Gpt2Config model;  // the source's
   std::vector<models::UnitSpec> units;
   UnitIndex index;
   std::int64_t block_elements = offload::kBlockElements;

@@ -5,7 +5,6 @@
 
 #include "engine/checkpoint/run_options.h"
 #include "engine/step/agreement.h"
-#include "models/hf_gpt2.h"
 
 namespace strata::engine {
 
@@ -14,7 +13,8 @@ namespace {
 PortableWriterOptions writer_options(const RunSetup& setup, Dtype weights,
                                      const std::string& directory, std::int64_t keep) {
   return {setup.topology.rank, setup.topology.world_size,
-          models::hf_gpt2_config(setup.model, weights), directory, keep};
+          exported_model_files(setup.model, weights, kept_model_folder(setup.options.run)),
+          directory, keep};
 }
 
 PortableFormat format_of(const RunSetup& setup, PortableContent content) {

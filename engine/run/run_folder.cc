@@ -114,6 +114,7 @@ void RunFolder::remove_files() noexcept {
        {kRunOptionsFile, kPlanFile, kArithmeticFile, kStorePointerFile, kLogFile}) {
     fs::remove(path_of(name), ignored);
   }
+  fs::remove_all(path_of(kKeptModelFolder), ignored);
   lock_->remove_file();
 }
 
@@ -137,6 +138,20 @@ void RunFolder::write_plan(std::string_view json) { io::replace_file(path_of(kPl
 
 void RunFolder::write_arithmetic(std::string_view json) {
   io::replace_file(path_of(kArithmeticFile), json);
+}
+
+// config.json last: with it the others are there too.
+void RunFolder::write_model(const ModelFiles& files) {
+  if (files.empty() || !kept_model_folder(path_).empty()) return;
+  const fs::path folder = path_of(kKeptModelFolder);
+  std::error_code error;
+  fs::create_directory(folder, error);
+  if (error) throw_error<IoError>("create {}: {}", folder.string(), error.message());
+  io::flush_directory(path_);
+  for (const auto& [name, text] : files) {
+    if (name != kModelConfigFile) io::replace_file((folder / name).string(), text);
+  }
+  io::replace_file((folder / kModelConfigFile).string(), files.at(kModelConfigFile));
 }
 
 void RunFolder::cut_log(std::int64_t step, std::optional<double> validation_loss) {

@@ -1,6 +1,6 @@
 // RunFolder: the folder that --run names. It holds what the run was asked for (options.json), what
-// it is (plan.json, arithmetic.json, store.json), what it did (log.jsonl) and, without --nvme, its
-// state.
+// it is (plan.json, arithmetic.json, store.json), of a pretrained model the small files (model/),
+// what it did (log.jsonl) and, without --nvme, its state.
 //
 //   new ───────keep()──▶ kept        (destroyed before keep(): its files are removed again)
 //   gone on with: kept from the start
@@ -19,6 +19,7 @@
 
 #include "engine/checkpoint/run_lock.h"
 #include "engine/options/options.h"
+#include "engine/plan/model_source.h"
 
 namespace strata::engine {
 
@@ -47,6 +48,8 @@ class RunFolder {
   void write_options(const Options& options);
   void write_plan(std::string_view json);
   void write_arithmetic(std::string_view json);
+  // Keeps them for later, unless it has them (engine/plan/model_source.h). Throws IoError.
+  void write_model(const ModelFiles& files);
   // See log_cut.h; the run's log is not open yet.
   void cut_log(std::int64_t step, std::optional<double> validation_loss = std::nullopt);
 

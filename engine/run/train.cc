@@ -22,6 +22,7 @@
 #include "engine/run/log_cut.h"
 #include "engine/run/nvme_ledger.h"
 #include "engine/run/portable_copies.h"
+#include "engine/run/pretrained.h"
 #include "engine/run/progress.h"
 #include "engine/run/run_folder.h"
 #include "engine/run/run_length.h"
@@ -46,6 +47,7 @@ struct Prepared {
   RunSetup setup;
   TrainingData data;
   NvmeSpace nvme;
+  std::unique_ptr<ModelFiller> pretrained;  // null: random weights, or a run that goes on
 };
 
 NvmeSpace check_storage(const RunSetup& setup) {
@@ -87,7 +89,10 @@ Prepared prepare(const Options& options, const comm::Communicator& comm) {
       open_training_data(options, prepared.setup.model.vocabulary, prepared.setup.batch.seq_len);
   learning_rates(options, step_count(prepared.setup, prepared.data));  // refuses a long --warmup
   // One that goes on has its space, or finds out what it needs when it has seen its store.
-  if (!goes_on(options)) prepared.nvme = check_storage(prepared.setup);
+  if (!goes_on(options)) {
+    prepared.nvme = check_storage(prepared.setup);
+    prepared.pretrained = open_pretrained(prepared.setup);
+  }
   check_outputs(options, comm);
   return prepared;
 }
@@ -147,6 +152,9 @@ void print_start(const Prepared& prepared, Session& session, const std::string& 
   const RunSetup& setup = prepared.setup;
   const TrainingData& data = prepared.data;
   std::string text = run_description(setup);
+  if (durable == nullptr || durable->origin_text().empty()) {
+    text += labelled("weights", weights_text(setup, prepared.pretrained.get()));
+  }
   text += labelled("data", data_text(data));
   text += labelled("device", fmt::format("{}, {}; {}", session.device().description(),
                                          name_of(setup.isa), ops::matmul_library()));
@@ -203,6 +211,7 @@ StopRules stop_rules(const RunSetup& setup) {
 void record_run(const Prepared& prepared, Session& session, RunFolder& folder) {
   const RunSetup& setup = prepared.setup;
   folder.write_options(setup.options);
+  folder.write_model(read_model_files(setup.source.folder));
   folder.write_plan(json_text(plan_json(setup)));
   folder.write_arithmetic(json_text(arithmetic_json(setup, session.rates())));
 }
@@ -263,6 +272,7 @@ RunEnd train(const Prepared& prepared, Session& session, Ranks& ranks, DurableRu
   TrainerParts parts = session.trainer_parts();
   parts.requests = &requests;
   if (durable != nullptr) parts.filler = durable->filler(parts.workers);
+  if (parts.filler == nullptr) parts.filler = prepared.pretrained.get();
   Trainer trainer(prepared.setup, parts);
   const CommitsEnd commits_end{durable};
   if (durable != nullptr) {
@@ -292,7 +302,7 @@ RunEnd train(const Prepared& prepared, Session& session, Ranks& ranks, DurableRu
 
 int run_train(const Options& options, Ranks& ranks, std::chrono::steady_clock::time_point started) {
   comm::Communicator& comm = ranks.comm;
-  const Prepared prepared = agree(comm, [&] { return prepare(options, comm); });
+  Prepared prepared = agree(comm, [&] { return prepare(options, comm); });
   require_same(comm, shared_settings(options, prepared.data));
   const RunSetup& setup = prepared.setup;
   RunFrame frame;
@@ -315,6 +325,9 @@ int run_train(const Options& options, Ranks& ranks, std::chrono::steady_clock::t
   DurableRun* const its_durable = durable ? &*durable : nullptr;
   if (durable && durable->goes_on()) stop.committed(durable->step());
   agree(comm, [&] {
+    // A store without a commit is one to begin with after all.
+    const bool begins = !durable || durable->origin_text().empty();
+    if (begins && !prepared.pretrained) prepared.pretrained = open_pretrained(setup);
     if (comm.rank() == 0) show_beginning(prepared, session, ranks.binding, its_durable, frame);
   });
   // Now, because the session ends with a file deleted: on a drive that hangs, never.

@@ -17,13 +17,12 @@
 #include "engine/checkpoint/store_pointer.h"
 #include "engine/options/json_text.h"
 #include "engine/options/run_files.h"
+#include "engine/plan/model_source.h"
 #include "io/engine_choice.h"
 #include "io/plain_file.h"
 #include "io/volume_directories.h"
 #include "kernels/base/bytes.h"
 #include "kernels/base/error.h"
-#include "models/gpt2_config.h"
-#include "models/hf_gpt2.h"
 #include "offload/comm/communicator.h"
 
 namespace strata::engine {
@@ -121,7 +120,9 @@ int run_export(const Options& options) {
   origin.arithmetic = read_json(run + "/" + kArithmeticFile);
   origin.world_size = pointer.world_size();
   origin.run = run_name(run);
-  const models::Gpt2Config model = models::parse_gpt2(origin.options.value("model", ""));
+  const std::string kept_model = kept_model_folder(run);
+  const models::Gpt2Config model =
+      resolve_model(origin.options.value("model", ""), kept_model).config;
 
   const auto comm = comm::make_single_rank_communicator();
   io::EngineOptions engine;
@@ -137,8 +138,9 @@ int run_export(const Options& options) {
   remove_partial_folders(fs::path(target).parent_path());
   PortableFolder folder(target);
   const auto checksums = copy_store(store, commit->sequence, layout, folder.temporary_path());
-  publish_portable(folder, layout, origin, models::hf_gpt2_config(model, layout.format().weights),
-                   checksums, ExistingFolder::refuse);
+  publish_portable(folder, layout, origin,
+                   exported_model_files(model, layout.format().weights, kept_model), checksums,
+                   ExistingFolder::refuse);
   report(options, layout, origin.step);
   return 0;
 }

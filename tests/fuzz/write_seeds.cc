@@ -1,11 +1,12 @@
 // Writes one valid input for each target, for fuzzing to start from: write_seeds FOLDER makes
-// FOLDER/{header,manifest,superblock,idx,safetensors}/seeds/valid, whose folders exist.
+// FOLDER/{header,manifest,superblock,idx,safetensors,hf_config}/seeds/valid, whose folders exist.
 #include <cstdint>
 #include <fstream>
 #include <initializer_list>
 #include <span>
 #include <string>
 
+#include "models/hf_gpt2.h"
 #include "models/safetensors.h"
 #include "offload/store/file_header.h"
 #include "offload/store/superblock.h"
@@ -77,4 +78,8 @@ int main(int, char** arguments) {
   const auto data_bytes = static_cast<std::size_t>(strata::models::place_tensors(model.tensors));
   const std::string file = encode_safetensors(model) + std::string(data_bytes, '\0');
   write(folder + "/safetensors/seeds/valid", std::as_bytes(std::span(file)));
+
+  const std::string config =
+      strata::models::hf_gpt2_config(strata::models::parse_gpt2("gpt2-124m"), strata::Dtype::f32);
+  write(folder + "/hf_config/seeds/valid", std::as_bytes(std::span(config)));
 }

@@ -32,7 +32,8 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"engine/step", with_below_engine({"engine/options", "engine/data", "engine/plan"})},
     {"engine/checkpoint",
      with_below_engine({"engine/options", "engine/data", "engine/plan", "engine/step"})},
-    {"engine/tools", with_below_engine({"engine/options", "engine/checkpoint"})},
+    {"engine/tools",
+     with_below_engine({"engine/options", "engine/plan/model_source.h", "engine/checkpoint"})},
     {"engine/run", with_below_engine({"engine/options", "engine/data", "engine/plan", "engine/step",
                                       "engine/checkpoint", "engine/tools"})},
     {"engine", with_below_engine({"engine/run"})},  // main.cc

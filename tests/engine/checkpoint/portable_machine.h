@@ -222,7 +222,8 @@ struct StoredModel {
       copy_shard(layout, ranks[r]->source(), files, memory.span(), never, checksums[r]);
     }
     files.sync();
-    publish_portable(folder, layout, origin, "{}\n", checksums, ExistingFolder::refuse);
+    publish_portable(folder, layout, origin, {{"config.json", "{}\n"}}, checksums,
+                     ExistingFolder::refuse);
   }
 
   offload::Plan plan;
@@ -231,7 +232,6 @@ struct StoredModel {
   PortableOrigin origin;
 };
 
-}  // namespace strata::engine::testing
 inline std::vector<std::string> names_in(const std::string& directory) {
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(directory)) {
@@ -241,3 +241,4 @@ inline std::vector<std::string> names_in(const std::string& directory) {
   return names;
 }
 
+}  // namespace strata::engine::testing
