@@ -60,6 +60,10 @@ StopWatch::StopWatch(StopRules rules, StepRequests& requests, FailureLatch& fail
       deadline_(std::chrono::duration_cast<Clock::duration>(rules_.stop_within)) {
   open_pipe();
   thread_ = std::thread([this] { watch(); });
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int signal : kSignals) sigaddset(&signals, signal);
+  ::pthread_sigmask(SIG_BLOCK, &signals, &mask_before_);
   struct sigaction action {};
   action.sa_handler = handle;
   action.sa_flags = SA_RESTART;
@@ -73,6 +77,7 @@ StopWatch::~StopWatch() {
   for (std::size_t i = 0; i < kSignals.size(); ++i) {
     ::sigaction(kSignals[i], &before_[i], nullptr);
   }
+  ::pthread_sigmask(SIG_SETMASK, &mask_before_, nullptr);
   tell(kEnd);
   thread_.join();
   ::close(read_end);

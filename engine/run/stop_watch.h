@@ -102,6 +102,9 @@ class StopWatch {
   StepRequests& requests_;
   FailureLatch& failure_;
   std::array<struct sigaction, kSignals.size()> before_{};
+  // Only the watch's thread takes signals, not the one that made it, nor those that this starts: a
+  // handler on the stack of a compiled kernel of the matmul library has corrupted its memory.
+  sigset_t mask_before_{};
 
   mutable std::mutex mutex_;  // guards what follows, up to the thread
   StepDeadline deadline_;

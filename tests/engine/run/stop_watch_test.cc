@@ -91,6 +91,24 @@ TEST(StopWatch, StopSignalsAskForTheEndOfTheStep) {
   }
 }
 
+bool takes(int signal) {
+  sigset_t blocked;
+  EXPECT_EQ(::pthread_sigmask(SIG_BLOCK, nullptr, &blocked), 0);
+  return ::sigismember(&blocked, signal) == 0;
+}
+
+// Nor does a thread that is started during the run.
+TEST(StopWatch, TheThreadsOfTheRunTakeNoSignals) {
+  for (const int signal : {SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2}) {
+    {
+      const WatchedRun run(Durability::commits);
+      EXPECT_FALSE(takes(signal));
+      std::thread([&] { EXPECT_FALSE(takes(signal)); }).join();
+    }
+    EXPECT_TRUE(takes(signal));
+  }
+}
+
 TEST(StopWatch, Usr2AsksForACommitAndTheRunGoesOn) {
   WatchedRun run(Durability::commits);
   run.watch.step_begins(1);
