@@ -3,10 +3,10 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "engine/checkpoint/portable_index.h"
 #include "engine/options/config_file.h"
 #include "engine/options/option_list.h"
 #include "engine/options/option_parse.h"
+#include "engine/portable/index.h"
 #include "kernels/base/error.h"
 
 namespace strata::engine {

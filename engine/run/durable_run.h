@@ -16,9 +16,9 @@
 #include <string>
 
 #include "engine/checkpoint/committer.h"
-#include "engine/checkpoint/portable_filler.h"
 #include "engine/checkpoint/stored_run.h"
 #include "engine/plan/run_setup.h"
+#include "engine/portable/filler.h"
 #include "engine/run/run_store.h"
 #include "engine/run/session.h"
 #include "engine/step/state_filler.h"

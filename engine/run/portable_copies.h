@@ -17,9 +17,9 @@
 #include <vector>
 
 #include "engine/checkpoint/committer.h"
-#include "engine/checkpoint/portable_writer.h"
 #include "engine/plan/machine_rates.h"
 #include "engine/plan/run_setup.h"
+#include "engine/portable/writer.h"
 #include "engine/run/run_store.h"
 #include "engine/step/update_gate.h"
 #include "kernels/device/device.h"

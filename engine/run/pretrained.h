@@ -4,8 +4,8 @@
 #include <memory>
 #include <string>
 
-#include "engine/checkpoint/model_filler.h"
 #include "engine/plan/run_setup.h"
+#include "engine/portable/model_filler.h"
 
 namespace strata::engine {
 

@@ -10,14 +10,14 @@
 #include <vector>
 
 #include "engine/checkpoint/opened_store.h"
-#include "engine/checkpoint/portable_copy.h"
-#include "engine/checkpoint/portable_publish.h"
-#include "engine/checkpoint/portable_steps.h"
 #include "engine/checkpoint/run_options.h"
 #include "engine/checkpoint/store_pointer.h"
 #include "engine/options/json_text.h"
 #include "engine/options/run_files.h"
 #include "engine/plan/model_source.h"
+#include "engine/portable/copy.h"
+#include "engine/portable/publish.h"
+#include "engine/portable/steps.h"
 #include "io/engine_choice.h"
 #include "io/plain_file.h"
 #include "io/volume_directories.h"

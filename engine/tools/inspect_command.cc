@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "engine/checkpoint/portable_reader.h"
 #include "engine/options/count_text.h"
 #include "engine/options/json_text.h"
+#include "engine/portable/reader.h"
 #include "engine/tools/origin_text.h"
 #include "engine/tools/store_look.h"
 #include "kernels/base/bytes.h"

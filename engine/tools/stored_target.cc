@@ -6,9 +6,9 @@
 #include <filesystem>
 #include <utility>
 
-#include "engine/checkpoint/portable_reader.h"
 #include "engine/checkpoint/run_options.h"
 #include "engine/checkpoint/store_pointer.h"
+#include "engine/portable/reader.h"
 #include "kernels/base/error.h"
 #include "offload/store/shard_files.h"
 #include "offload/store/store_search.h"

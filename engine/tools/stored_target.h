@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/checkpoint/portable_layout.h"
+#include "engine/portable/layout.h"
 
 namespace strata::engine {
 

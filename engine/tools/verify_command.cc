@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "engine/checkpoint/portable_verify.h"
 #include "engine/options/count_text.h"
 #include "engine/options/json_text.h"
+#include "engine/portable/verify.h"
 #include "engine/tools/store_verification.h"
 #include "kernels/base/bytes.h"
 #include "kernels/base/error.h"

@@ -30,12 +30,14 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"engine/data", with_below_engine({"engine/options"})},
     {"engine/plan", with_below_engine({"engine/options", "engine/data"})},
     {"engine/step", with_below_engine({"engine/options", "engine/data", "engine/plan"})},
-    {"engine/checkpoint",
+    {"engine/portable",
      with_below_engine({"engine/options", "engine/data", "engine/plan", "engine/step"})},
-    {"engine/tools",
-     with_below_engine({"engine/options", "engine/plan/model_source.h", "engine/checkpoint"})},
+    {"engine/checkpoint", with_below_engine({"engine/options", "engine/data", "engine/plan",
+                                             "engine/step", "engine/portable"})},
+    {"engine/tools", with_below_engine({"engine/options", "engine/plan/model_source.h",
+                                        "engine/portable", "engine/checkpoint"})},
     {"engine/run", with_below_engine({"engine/options", "engine/data", "engine/plan", "engine/step",
-                                      "engine/checkpoint", "engine/tools"})},
+                                      "engine/portable", "engine/checkpoint", "engine/tools"})},
     {"engine", with_below_engine({"engine/run"})},  // main.cc
 };
 

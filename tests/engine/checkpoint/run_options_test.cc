@@ -5,10 +5,10 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "engine/checkpoint/portable_index.h"
 #include "engine/checkpoint/run_options.h"
 #include "engine/options/option_list.h"
 #include "engine/options/option_parse.h"
+#include "engine/portable/index.h"
 #include "kernels/base/error.h"
 #include "tests/support/error_text.h"
 #include "tests/support/temporary_folder.h"

@@ -4,12 +4,12 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "engine/checkpoint/portable_verify.h"
 #include "engine/checkpoint/store_pointer.h"
+#include "engine/portable/verify.h"
 #include "engine/tools/inspect_command.h"
 #include "engine/tools/verify_command.h"
 #include "offload/store/stored_shard.h"
-#include "tests/engine/checkpoint/portable_machine.h"
+#include "tests/engine/portable/portable_machine.h"
 #include "tests/offload/store/filled_store.h"
 #include "tests/support/error_text.h"
 #include "tests/support/temporary_folder.h"

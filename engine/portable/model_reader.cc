@@ -1,0 +1,227 @@
+#include "engine/portable/model_reader.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "kernels/base/error.h"
+#include "kernels/base/system_file.h"
+#include "models/hf_gpt2.h"
+#include "models/safetensors.h"
+#include "models/safetensors_values.h"
+
+namespace strata::engine {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr const char* kSingleFile = "model.safetensors";
+constexpr const char* kIndexFile = "model.safetensors.index.json";
+constexpr const char* kPickle = "pytorch_model.bin";
+constexpr std::string_view kPrefix = "transformer.";
+constexpr const char* kHead = "lm_head.weight";
+constexpr std::string_view kTokenTable = "wte.weight";
+constexpr std::size_t kProblemsShown = 20;
+
+std::string_view without_prefix(std::string_view name) {
+  return name.starts_with(kPrefix) ? name.substr(kPrefix.size()) : name;
+}
+
+// "h.N.attn.bias" and "h.N.attn.masked_bias": constants that old versions stored.
+bool is_mask_buffer(std::string_view name) {
+  if (!name.starts_with("h.")) return false;
+  name.remove_prefix(2);
+  const std::size_t digits = std::min(name.find_first_not_of("0123456789"), name.size());
+  const std::string_view rest = name.substr(digits);
+  return digits > 0 && (rest == ".attn.bias" || rest == ".attn.masked_bias");
+}
+
+// The files of the tensors, none of which may lie outside of the folder.
+std::map<std::string, std::string> parse_index(const std::string& path, std::string_view text) {
+  const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || !json.contains("weight_map") || !json["weight_map"].is_object()) {
+    throw_error<FormatError>("{} has no weight_map", path);
+  }
+  std::map<std::string, std::string> files;
+  for (const auto& [tensor, file] : json["weight_map"].items()) {
+    const std::string name = file.is_string() ? file.get<std::string>() : "";
+    if (!name.ends_with(".safetensors") || name.find('/') != std::string::npos) {
+      throw_error<FormatError>("{}: tensor '{}' is in '{}', which is no safetensors file beside it",
+                               path, tensor, name);
+    }
+    files[tensor] = name;
+  }
+  if (files.empty()) throw_error<FormatError>("{}: its weight_map is empty", path);
+  return files;
+}
+
+[[noreturn]] void refuse_folder(const std::string& folder) {
+  if (fs::exists(folder + "/" + kPickle)) {
+    throw_error<ConfigError>(
+        "--model {}: it has {} and no {}; convert it, with transformers: "
+        "AutoModelForCausalLM.from_pretrained(DIR).save_pretrained(OTHER)",
+        folder, kPickle, kSingleFile);
+  }
+  throw_error<ConfigError>("--model {}: it has neither {} nor {}", folder, kSingleFile, kIndexFile);
+}
+
+}  // namespace
+
+ModelReader::ModelReader(std::string folder, const std::vector<PortableParameter>& parameters)
+    : folder_(std::move(folder)) {
+  if (fs::exists(folder_ + "/" + kSingleFile)) {
+    open({}, {kSingleFile});
+  } else if (const auto text = read_system_file(folder_ + "/" + kIndexFile)) {
+    const FileOfTensor files = parse_index(folder_ + "/" + kIndexFile, *text);
+    std::set<std::string> names;
+    for (const auto& [tensor, file] : files) names.insert(file);
+    open(files, {names.begin(), names.end()});
+  } else {
+    refuse_folder(folder_);
+  }
+  match(parameters);
+  if (problems_.empty()) return;
+  const std::size_t shown = std::min(problems_.size(), kProblemsShown);
+  throw_error<ConfigError>(
+      "--model {}: {}{}", folder_,
+      fmt::join(problems_.begin(), problems_.begin() + std::ptrdiff_t(shown), "; "),
+      shown < problems_.size() ? fmt::format("; and {} more", problems_.size() - shown) : "");
+}
+
+void ModelReader::open(const FileOfTensor& files, const std::vector<std::string>& names) {
+  names_ = names;
+  files_.emplace(folder_, names, PortableFiles::Access::read);
+  for (int file = 0; file < static_cast<int>(names.size()); ++file) add_tensors(file, files);
+  for (const auto& [tensor, file] : files) {
+    const auto found = found_.find(std::string(without_prefix(tensor)));
+    if (found == found_.end() || names_[static_cast<std::size_t>(found->second.file)] != file) {
+      problems_.push_back(
+          fmt::format("'{}' is not in {}, where {} has it", tensor, file, kIndexFile));
+    }
+  }
+}
+
+void ModelReader::add_tensors(int file, const FileOfTensor& files) {
+  const std::string& path = files_->path(file);
+  const std::int64_t file_bytes = files_->bytes(file);
+  try {
+    const std::int64_t length_bytes = std::min(file_bytes, models::kSafetensorsLengthBytes);
+    const std::int64_t data =
+        models::safetensors_data_offset(files_->read_bytes(file, 0, length_bytes), file_bytes);
+    const std::vector<std::byte> json = files_->read_bytes(file, models::kSafetensorsLengthBytes,
+                                                           data - models::kSafetensorsLengthBytes);
+    const std::string_view text(reinterpret_cast<const char*>(json.data()), json.size());
+    for (const models::SafetensorsTensor& tensor :
+         models::decode_safetensors(text, file_bytes - data).tensors) {
+      if (!files.empty() && !files.contains(tensor.name)) {
+        problems_.push_back(fmt::format("'{}' of {} is not in {}", tensor.name,
+                                        names_[static_cast<std::size_t>(file)], kIndexFile));
+      }
+      const bool is_new =
+          found_
+              .try_emplace(std::string(without_prefix(tensor.name)),
+                           PortableTensor{tensor.name, tensor.dtype, tensor.shape, 0, 0, false,
+                                          file, data + tensor.offset_bytes})
+              .second;
+      if (!is_new) problems_.push_back(fmt::format("'{}' is there twice", tensor.name));
+    }
+  } catch (const FormatError& error) {
+    throw_error<FormatError>("{}: {}", path, error.what());
+  }
+}
+
+void ModelReader::match(const std::vector<PortableParameter>& parameters) {
+  for (const PortableParameter& parameter : parameters) {
+    take(parameter.name, parameter.rows, parameter.columns);
+  }
+  take_head();
+  for (const auto& [name, tensor] : found_) {
+    if (is_mask_buffer(name)) continue;
+    problems_.push_back(fmt::format("'{}' is no tensor of this model", tensor.name));
+  }
+  found_.clear();
+}
+
+void ModelReader::take(const std::string& parameter, std::int64_t rows, std::int64_t columns) {
+  const auto found = found_.find(parameter);
+  if (found == found_.end()) {
+    problems_.push_back(fmt::format("'{}' is missing", parameter));
+    return;
+  }
+  PortableTensor tensor = std::move(found->second);
+  found_.erase(found);
+  const models::HfTensor wanted = models::hf_gpt2_tensor(parameter, rows, columns);
+  if (tensor.shape != wanted.shape) {
+    problems_.push_back(fmt::format("'{}' is ({}) and not ({})", tensor.name,
+                                    fmt::join(tensor.shape, ", "), fmt::join(wanted.shape, ", ")));
+  }
+  if (!models::is_widened(tensor.dtype)) {
+    problems_.push_back(
+        fmt::format("'{}' is of type {}; supported: F32, F16, BF16", tensor.name, tensor.dtype));
+  }
+  tensor.rows = rows;
+  tensor.columns = columns;
+  tensor.transposed = wanted.transposed;
+  tensors_.emplace(parameter, std::move(tensor));
+}
+
+void ModelReader::take_head() {
+  const auto found = found_.find(kHead);
+  const auto table = tensors_.find(std::string(kTokenTable));
+  if (found == found_.end() || table == tensors_.end()) return;
+  if (found->second.shape != table->second.shape || !models::is_widened(found->second.dtype)) {
+    problems_.push_back(
+        fmt::format("'{}' is not as '{}'; heads that are not the token table are not supported yet",
+                    kHead, table->second.name));
+  }
+  head_ = std::move(found->second);
+  head_->rows = table->second.rows;
+  head_->columns = table->second.columns;
+  found_.erase(found);
+}
+
+std::string ModelReader::description() const {
+  std::set<std::string> dtypes;
+  for (const auto& [name, tensor] : tensors_) {
+    std::string dtype = tensor.dtype;
+    std::ranges::transform(dtype, dtype.begin(), [](unsigned char c) { return std::tolower(c); });
+    dtypes.insert(std::move(dtype));
+  }
+  return fmt::format("{}, {}",
+                     names_.size() == 1 ? names_.front() : fmt::format("{} files", names_.size()),
+                     fmt::join(dtypes, " and "));
+}
+
+void ModelReader::read(const PortableParameter& parameter, std::int64_t first,
+                       std::span<float> values) {
+  read(tensors_.at(parameter.name), first, values);
+}
+
+void ModelReader::read_head(std::int64_t first, std::span<float> values) {
+  read(head_.value(), first, values);
+}
+
+void ModelReader::read(const PortableTensor& tensor, std::int64_t first, std::span<float> values) {
+  const std::int64_t elements = std::ssize(values);
+  buffer_.resize(static_cast<std::size_t>(elements * element_bytes(tensor)));
+  files_->read(tensor, first, first + elements, buffer_);
+  models::widen(tensor.dtype, buffer_, values);
+}
+
+std::string ModelReader::place_of(const PortableParameter& parameter, std::int64_t element) const {
+  const PortableTensor& tensor = tensors_.at(parameter.name);
+  if (tensor.shape.size() == 1) return fmt::format("'{}' [{}]", tensor.name, element);
+  std::int64_t row = element / tensor.columns;
+  std::int64_t column = element % tensor.columns;
+  if (tensor.transposed) std::swap(row, column);
+  return fmt::format("'{}' [{}, {}]", tensor.name, row, column);
+}
+
+}  // namespace strata::engine

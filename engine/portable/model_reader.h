@@ -1,0 +1,62 @@
+// ModelReader: the weights of a Hugging Face model folder, open, and ranges of parameters out of
+// them: model.safetensors, or the shards that model.safetensors.index.json names.
+//
+// Tensors are F32, F16 or BF16, widened exactly; Hugging Face's orientation becomes ours. Their
+// names may have the prefix "transformer."; the buffers of attention masks are ignored. A stored
+// head (lm_head.weight) can be compared with the token table that it has to be.
+//
+// Thread contract: one thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/portable/files.h"
+#include "engine/portable/parameters.h"
+
+namespace strata::engine {
+
+class ModelReader {
+ public:
+  // Throws ConfigError naming all tensors that are missing, extra, misshapen or of a type that is
+  // not read, or what the folder has instead of such files; FormatError for a damaged file. Values
+  // are not looked at.
+  ModelReader(std::string folder, const std::vector<PortableParameter>& parameters);
+
+  const std::string& folder() const { return folder_; }
+  std::string description() const;  // "model.safetensors, f32"
+
+  // Elements [first, last) of a parameter in our order. Throw IoError.
+  void read(const PortableParameter& parameter, std::int64_t first, std::span<float> values);
+  // Whether there is a stored head; it has the shape of the token table.
+  bool has_head() const { return head_.has_value(); }
+  void read_head(std::int64_t first, std::span<float> values);
+
+  // Where an element of ours is in the file: "'transformer.wte.weight' [3, 5]".
+  std::string place_of(const PortableParameter& parameter, std::int64_t element) const;
+
+ private:
+  using FileOfTensor = std::map<std::string, std::string>;
+
+  void open(const FileOfTensor& files, const std::vector<std::string>& names);
+  void add_tensors(int file, const FileOfTensor& files);
+  void match(const std::vector<PortableParameter>& parameters);
+  void take(const std::string& parameter, std::int64_t rows, std::int64_t columns);
+  void take_head();
+  void read(const PortableTensor& tensor, std::int64_t first, std::span<float> values);
+
+  std::string folder_;
+  std::optional<PortableFiles> files_;
+  std::vector<std::string> names_;                 // of the files
+  std::map<std::string, PortableTensor> found_;    // by name without prefix; emptied by match()
+  std::map<std::string, PortableTensor> tensors_;  // by parameter
+  std::optional<PortableTensor> head_;
+  std::vector<std::string> problems_;
+  std::vector<std::byte> buffer_;
+};
+
+}  // namespace strata::engine
