@@ -9,7 +9,7 @@
 
 #include "kernels/base/error.h"
 #include "kernels/ops/layernorm.h"
-#include "models/hf_gpt2.h"
+#include "models/hf_tensors.h"
 
 namespace strata::models {
 
@@ -43,16 +43,16 @@ const std::vector<Required>& required_values() {
 struct Size {
   const char* key;
   const char* former;  // what old files call it
-  std::int64_t Gpt2Config::*value;
+  std::int64_t ModelConfig::*value;
   std::int64_t value_max;
 };
 
 constexpr Size kSizes[] = {
-    {"n_layer", "n_layer", &Gpt2Config::layers, kLayersMax},
-    {"n_embd", "n_embd", &Gpt2Config::hidden, kHiddenMax},
-    {"n_head", "n_head", &Gpt2Config::heads, kHeadsMax},
-    {"n_positions", "n_ctx", &Gpt2Config::context, kContextMax},
-    {"vocab_size", "vocab_size", &Gpt2Config::vocabulary, kVocabularyMax},
+    {"n_layer", "n_layer", &ModelConfig::layers, kLayersMax},
+    {"n_embd", "n_embd", &ModelConfig::hidden, kHiddenMax},
+    {"n_head", "n_head", &ModelConfig::heads, kHeadsMax},
+    {"n_positions", "n_ctx", &ModelConfig::context, kContextMax},
+    {"vocab_size", "vocab_size", &ModelConfig::vocabulary, kVocabularyMax},
 };
 
 // The value of a key, or null where there is none.
@@ -80,7 +80,7 @@ std::optional<std::string> foreign_architecture(const json& root) {
   return type.is_string() ? type.get<std::string>() : "without a name";
 }
 
-void read_size(const json& root, const Size& size, Gpt2Config& config,
+void read_size(const json& root, const Size& size, ModelConfig& config,
                std::vector<std::string>& problems) {
   const json& named = value_of(root, size.key);
   const json& value = named.is_null() ? value_of(root, size.former) : named;
@@ -94,10 +94,14 @@ void read_size(const json& root, const Size& size, Gpt2Config& config,
   config.*size.value = value.get<std::int64_t>();
 }
 
-Gpt2Config read_sizes(const json& root, std::vector<std::string>& problems) {
-  Gpt2Config config;
+ModelConfig read_sizes(const json& root, std::vector<std::string>& problems) {
+  ModelConfig config;
+  apply_family(config, Family::gpt2);
   for (const Size& size : kSizes) read_size(root, size, config, problems);
   if (!problems.empty()) return config;
+  config.kv_heads = config.heads;
+  config.head_dim = config.hidden / config.heads;
+  config.intermediate = 4 * config.hidden;
   if (config.hidden % config.heads != 0) {
     problems.push_back(
         fmt::format("n_embd ({}) must be a multiple of n_head ({})", config.hidden, config.heads));
@@ -161,9 +165,9 @@ HfModel parse_hf_config(std::string_view text) {
   return model;
 }
 
-std::string merged_hf_config(const Gpt2Config& config, Dtype dtype, std::string_view original) {
+std::string merged_hf_config(const ModelConfig& config, Dtype dtype, std::string_view original) {
   using nlohmann::ordered_json;
-  const auto ours = ordered_json::parse(hf_gpt2_config(config, dtype));
+  const auto ours = ordered_json::parse(hf_config_text(config, dtype));
   ordered_json merged = ordered_json::parse(original);
   merged.erase("dtype");  // by which newer versions call torch_dtype
   for (const char* const key : {"architectures", "model_type", "torch_dtype"}) {

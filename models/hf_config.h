@@ -10,12 +10,12 @@
 #include <string_view>
 
 #include "kernels/base/dtype.h"
-#include "models/gpt2_config.h"
+#include "models/model_config.h"
 
 namespace strata::models {
 
 struct HfModel {
-  Gpt2Config config;  // without a name
+  ModelConfig config;  // without a name
   // Was trained with dropout; here it is trained without.
   bool has_dropout = false;
 };
@@ -24,8 +24,8 @@ struct HfModel {
 // both without its name; all that is not supported in one error.
 HfModel parse_hf_config(std::string_view json);
 
-// The text of config.json beside exported weights of `dtype`: hf_gpt2_config()'s, with the other
+// The text of config.json beside exported weights of `dtype`: hf_config_text()'s, with the other
 // fields of the model's own `original`, which parse_hf_config() accepts.
-std::string merged_hf_config(const Gpt2Config& config, Dtype dtype, std::string_view original);
+std::string merged_hf_config(const ModelConfig& config, Dtype dtype, std::string_view original);
 
 }  // namespace strata::models

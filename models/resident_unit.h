@@ -7,6 +7,7 @@
 
 #include "kernels/device/device.h"
 #include "kernels/ops/view.h"
+#include "models/model_units.h"
 #include "models/unit_spec.h"
 
 namespace strata::models {
@@ -16,17 +17,25 @@ inline ops::Matrix read_only(const void* data, Dtype dtype, std::int64_t rows, s
   return ops::Matrix::dense(const_cast<void*>(data), dtype, rows, cols);
 }
 
+// The rows of a run of matrices with the same columns.
+inline std::int64_t rows_of(const UnitSpec& unit, TensorRun run) {
+  std::int64_t rows = 0;
+  for (std::size_t i = run.first; i < run.first + run.count; ++i) rows += unit.tensors[i].rows;
+  return rows;
+}
+
 class ResidentWeights {
  public:
   ResidentWeights(const UnitSpec& unit, Dtype dtype, const std::byte* data)
       : unit_(unit), dtype_(dtype), data_(data) {}
 
-  ops::Matrix matrix(std::size_t tensor) const {
-    const TensorSpec& spec = unit_.tensors[tensor];
-    return read_only(vector(tensor), dtype_, spec.rows, spec.cols);
+  ops::Matrix matrix(TensorRun run) const {
+    return read_only(vector(run), dtype_, rows_of(unit_, run), unit_.tensors[run.first].cols);
   }
-  const void* vector(std::size_t tensor) const {
-    return data_ + unit_.tensors[tensor].offset_elements * bytes_of(dtype_);
+  // Null: the model has none.
+  const void* vector(TensorRun run) const {
+    if (!run.present()) return nullptr;
+    return data_ + unit_.tensors[run.first].offset_elements * bytes_of(dtype_);
   }
 
  private:
@@ -39,11 +48,13 @@ class ResidentGradients {
  public:
   ResidentGradients(const UnitSpec& unit, float* data) : unit_(unit), data_(data) {}
 
-  ops::Matrix matrix(std::size_t tensor) const {
-    const TensorSpec& spec = unit_.tensors[tensor];
-    return ops::Matrix::dense(vector(tensor), Dtype::f32, spec.rows, spec.cols);
+  ops::Matrix matrix(TensorRun run) const {
+    return ops::Matrix::dense(vector(run), Dtype::f32, rows_of(unit_, run),
+                              unit_.tensors[run.first].cols);
   }
-  float* vector(std::size_t tensor) const { return data_ + unit_.tensors[tensor].offset_elements; }
+  float* vector(TensorRun run) const {
+    return run.present() ? data_ + unit_.tensors[run.first].offset_elements : nullptr;
+  }
 
   // The gaps between tensors, which no op writes, must be zero wherever gradients are overwritten.
   void zero_gaps(Stream& stream) const {

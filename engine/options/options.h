@@ -32,6 +32,9 @@ struct Options {
   std::string data;
   std::string val_data;
   double val_fraction = 0;
+  bool from_scratch = false;       // random weights for a preset that has published ones
+  bool pack = false;               // several documents in a sequence
+  std::string overlong = "error";  // drop, truncate, error: documents longer than a sequence
 
   // tiers
   std::string device = "auto";                // auto, cpu, cuda
@@ -86,6 +89,8 @@ struct Options {
   std::string checkpoint_to;         // folder of portable checkpoints; empty: none
   std::int64_t checkpoint_keep = 2;  // portable checkpoints
   std::string export_to;             // --export: folder; empty: none
+  std::int64_t export_every = 0;     // steps; 0: at the end only
+  std::int64_t export_keep = 2;      // of those made during training
   double stop_within = 20;           // seconds
 
   // exporting
@@ -96,6 +101,15 @@ struct Options {
   // removing stores
   bool dry_run = false;
   bool force = false;
+
+  // generating
+  std::string prompt;                 // text
+  std::string prompt_ids;             // "1,2,3"
+  std::int64_t max_tokens = 256;      // to generate
+  double temperature = 0.8;           // 0: the likeliest token
+  std::int64_t top_k = 40;            // 0: all
+  double top_p = 1;                   // 1: all
+  std::vector<std::string> stop_ids;  // empty: the model's end tokens
 
   // watching
   std::int64_t eval_every = 0;     // steps; 0: only at start and end

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "models/gpt2_block.h"
-#include "models/gpt2_head.h"
+#include "models/decoder_block.h"
+#include "models/output_head.h"
 
 namespace strata::engine {
 
@@ -49,8 +49,8 @@ ComputeSeconds compute_seconds(const RunSetup& setup, const MachineRates& rates)
   const auto layers = static_cast<double>(setup.model.layers);
   const std::int64_t sequences = setup.batch.sequences(setup.topology.rank);
   const models::Batch batch{sequences, setup.batch.seq_len};
-  const models::Gpt2Block block(setup.model, setup.shape.precision, batch);
-  const models::Gpt2Head head(setup.model, setup.shape.precision, setup.shape.micro_batch);
+  const models::DecoderBlock block(setup.model, setup.shape.precision, batch);
+  const models::OutputHead head(setup.model, setup.shape.precision, setup.shape.micro_batch);
   const auto blocks = block.matmul_shapes();
   const MatmulSeconds matmul(rates, static_cast<double>(batch.rows()));
 

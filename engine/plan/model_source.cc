@@ -11,7 +11,8 @@
 #include "kernels/base/error.h"
 #include "kernels/base/system_file.h"
 #include "models/hf_config.h"
-#include "models/hf_gpt2.h"
+#include "models/hf_tensors.h"
+#include "models/presets.h"
 
 namespace strata::engine {
 
@@ -85,7 +86,7 @@ std::string folder_of(const std::string& model) {
   if (model.find('/') != std::string::npos) {
     throw_error<ConfigError>("--model {}: there is no such folder", model);
   }
-  (void)models::parse_gpt2(model);  // says which names there are
+  (void)models::parse_model(model);  // says which names there are
   throw_error<ConfigError>("--model {}: unknown model", model);
 }
 
@@ -108,7 +109,7 @@ models::HfModel read_config(const std::string& model, const std::string& folder)
 }  // namespace
 
 ModelSource resolve_model(const std::string& model, const std::string& kept) {
-  if (models::is_gpt2_name(model)) return {models::parse_gpt2(model), "", false};
+  if (models::is_model_name(model)) return {models::parse_model(model), "", false};
   ModelSource source;
   if (kept.empty() || is_folder(model)) {
     source.folder = folder_of(model);
@@ -138,11 +139,11 @@ ModelFiles read_model_files(const std::string& folder) {
   return files;
 }
 
-ModelFiles exported_model_files(const models::Gpt2Config& config, Dtype weights,
+ModelFiles exported_model_files(const models::ModelConfig& config, Dtype weights,
                                 const std::string& kept) {
   ModelFiles files = read_model_files(kept);
   std::string& text = files[kModelConfigFile];
-  text = text.empty() ? models::hf_gpt2_config(config, weights)
+  text = text.empty() ? models::hf_config_text(config, weights)
                       : models::merged_hf_config(config, weights, text);
   return files;
 }

@@ -1,7 +1,7 @@
 // What --model names, in the one place that resolves it for every command: a shape to be trained
 // from random weights, or a Hugging Face folder with pretrained ones.
 //
-//   gpt2-124m, gpt2:layers=…     a preset or a spec (models/gpt2_config.h)
+//   gpt2-124m, gpt2:layers=…     a preset or a spec (models/presets.h)
 //   DIR                          a folder with a config.json
 //   org/name                     in the local Hugging Face cache: $HF_HUB_CACHE, $HF_HOME/hub,
 //                                $XDG_CACHE_HOME/huggingface/hub or ~/.cache/huggingface/hub
@@ -14,7 +14,7 @@
 #include <string>
 
 #include "kernels/base/dtype.h"
-#include "models/gpt2_config.h"
+#include "models/model_config.h"
 
 namespace strata::engine {
 
@@ -26,7 +26,7 @@ inline constexpr const char* kKeptModelFolder = "model";  // in the folder of --
 using ModelFiles = std::map<std::string, std::string>;
 
 struct ModelSource {
-  models::Gpt2Config config;
+  models::ModelConfig config;
   std::string folder;        // of the pretrained weights; empty: the weights are random
   bool has_dropout = false;  // which is not applied here
 };
@@ -42,7 +42,7 @@ ModelFiles read_model_files(const std::string& folder);  // "": none
 
 // What stands beside exported weights of that type: those of the kept folder, "" if there is none,
 // with a config.json of these weights.
-ModelFiles exported_model_files(const models::Gpt2Config& config, Dtype weights,
+ModelFiles exported_model_files(const models::ModelConfig& config, Dtype weights,
                                 const std::string& kept);
 
 }  // namespace strata::engine

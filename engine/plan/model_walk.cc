@@ -20,9 +20,13 @@ UnitIndex index_units(const std::vector<models::UnitSpec>& units) {
       case models::UnitRole::final_norm:
         index.final_norm = i;
         break;
+      case models::UnitRole::head_table:
+        index.head_chunks.push_back(i);
+        break;
     }
   }
-  STRATA_CHECK(index.positions >= 0 && index.final_norm >= 0 && !index.token_chunks.empty());
+  STRATA_CHECK(index.final_norm >= 0 && !index.token_chunks.empty());
+  if (index.head_chunks.empty()) index.head_chunks = index.token_chunks;
   return index;
 }
 
@@ -46,15 +50,18 @@ UnitWalk unit_walk(const UnitIndex& units, WalkKind kind) {
   const auto append = [&](const std::vector<int>& more) {
     uses.insert(uses.end(), more.begin(), more.end());
   };
-  uses.push_back(units.positions);
+  if (kind == WalkKind::gathering) {
+    uses = first_use_order(units);
+    return walk;
+  }
+  if (units.learned_positions()) uses.push_back(units.positions);
   append(units.token_chunks);
   append(units.blocks);
   uses.push_back(units.final_norm);
-  if (kind == WalkKind::gathering) return walk;
-  append(units.token_chunks);
+  append(units.head_chunks);
   walk.forward_uses = static_cast<std::int64_t>(uses.size());
   if (kind != WalkKind::training) return walk;
-  append(units.token_chunks);
+  append(units.head_chunks);
   uses.push_back(units.final_norm);
   uses.insert(uses.end(), units.blocks.rbegin(), units.blocks.rend());
   return walk;
@@ -82,9 +89,12 @@ void walk_forward(Turns& turns, const WalkShape& shape, WalkKind kind) {
   const auto each = [&](auto&& visit) {
     for (int j = 0; j < shape.micro_batches; ++j, turns.next()) visit(j);
   };
-  each([&](int j) { turns.writes(block_record(shape, 0, j)); });
-  for (int c = 0; c < shape.token_chunks; ++c) {
-    each([&](int j) { turns.updates(block_record(shape, 0, j)); });
+  const int tables = shape.token_chunks + (shape.learned_positions ? 1 : 0);
+  for (int t = 0; t < tables; ++t) {
+    each([&](int j) {
+      const int input = block_record(shape, 0, j);
+      t == 0 ? turns.writes(input) : turns.updates(input);
+    });
   }
   const bool keeps_saved = kind == WalkKind::training && !shape.recompute;
   for (int layer = 0; layer < shape.layers; ++layer) {
@@ -98,7 +108,7 @@ void walk_forward(Turns& turns, const WalkShape& shape, WalkKind kind) {
     turns.reads(block_record(shape, shape.layers, j));
     turns.writes(normed_record(shape, j));
   });
-  for (int c = 0; c < shape.token_chunks; ++c) {
+  for (int c = 0; c < shape.head_chunks; ++c) {
     each([&](int j) { turns.reads(normed_record(shape, j)); });
   }
 }
@@ -107,7 +117,7 @@ void walk_backward(Turns& turns, const WalkShape& shape) {
   const auto each = [&](auto&& visit) {
     for (int j = 0; j < shape.micro_batches; ++j, turns.next()) visit(j);
   };
-  for (int c = 0; c < shape.token_chunks; ++c) {
+  for (int c = 0; c < shape.head_chunks; ++c) {
     each([&](int j) {
       turns.reads(normed_record(shape, j));
       const int gradient = dnormed_record(shape, j);
@@ -124,7 +134,8 @@ void walk_backward(Turns& turns, const WalkShape& shape) {
       turns.reads(block_record(shape, layer + 1, j));
     });
   }
-  for (int table = 0; table < 1 + shape.token_chunks; ++table) {
+  const int tables = shape.token_chunks + (shape.learned_positions ? 1 : 0);
+  for (int t = 0; t < tables; ++t) {
     each([&](int j) { turns.reads(block_record(shape, 0, j)); });
   }
 }
@@ -142,17 +153,21 @@ RecordWalk record_walk(const WalkShape& shape, WalkKind kind) {
 }
 
 std::vector<int> first_use_order(const UnitIndex& units) {
-  std::vector<int> order{units.positions};
+  std::vector<int> order;
+  if (units.learned_positions()) order.push_back(units.positions);
   order.insert(order.end(), units.token_chunks.begin(), units.token_chunks.end());
   order.insert(order.end(), units.blocks.begin(), units.blocks.end());
   order.push_back(units.final_norm);
+  if (!units.tied()) order.insert(order.end(), units.head_chunks.begin(), units.head_chunks.end());
   return order;
 }
 
 std::vector<int> gradient_order(const UnitIndex& units) {
-  std::vector<int> order{units.final_norm};
+  std::vector<int> order;
+  if (!units.tied()) order = units.head_chunks;
+  order.push_back(units.final_norm);
   order.insert(order.end(), units.blocks.rbegin(), units.blocks.rend());
-  order.push_back(units.positions);
+  if (units.learned_positions()) order.push_back(units.positions);
   order.insert(order.end(), units.token_chunks.begin(), units.token_chunks.end());
   return order;
 }

@@ -1,11 +1,12 @@
 // ModelWalk: the order in which one pass visits units and activation records. The plan is made from
-// it before step 1, and Gpt2Pass does exactly it: the two are kept in step by checks on every
+// it before step 1, and ModelPass does exactly it: the two are kept in step by checks on every
 // access.
 //
-// Forward:  positions, token chunks, blocks 0 … L-1, final norm, head over the chunks
-// Backward: head over the chunks again, final norm, blocks L-1 … 0, then the embeddings' gradients
+// Forward:  learned positions, token chunks, blocks 0 … L-1, final norm, head over its chunks
+// Backward: head over its chunks again, final norm, blocks L-1 … 0, then the embeddings' gradients
 //           (which need no weights)
-// Each unit is visited once for all micro-batches of the pass.
+// Each unit is visited once for all micro-batches of the pass. A tied head's chunks are those of
+// the token table.
 //
 // Records, per micro-batch: the input of every block (with `recompute` off also what its forward
 // saved), the output of the last block, the final norm's output, and the gradient of that. The
@@ -23,9 +24,12 @@ namespace strata::engine {
 // Indices into the model's units.
 struct UnitIndex {
   std::vector<int> token_chunks;
-  int positions = -1;
+  int positions = -1;  // -1: the model has no learned ones
   std::vector<int> blocks;
   int final_norm = -1;
+  std::vector<int> head_chunks;  // the token chunks when the head is tied
+  bool tied() const { return head_chunks == token_chunks; }
+  bool learned_positions() const { return positions >= 0; }
 };
 UnitIndex index_units(const std::vector<models::UnitSpec>& units);
 
@@ -33,7 +37,9 @@ enum class WalkKind : std::uint8_t { training, evaluation, sampling, gathering }
 
 struct WalkShape {
   int layers = 0;
+  bool learned_positions = true;
   int token_chunks = 0;
+  int head_chunks = 0;
   int micro_batches = 0;      // of this pass
   int micro_batches_max = 0;  // of any pass: record numbers are made with it
   bool recompute = true;

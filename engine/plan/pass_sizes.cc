@@ -4,45 +4,52 @@
 
 #include "kernels/base/bytes.h"
 #include "kernels/device/device.h"
-#include "models/gpt2_head.h"
+#include "models/output_head.h"
 
 namespace strata::engine {
 
 namespace {
 
-models::Gpt2Block block_of(const Gpt2Shape& shape) {
+models::DecoderBlock block_of(const PassShape& shape) {
   return {shape.config, shape.precision, shape.micro_batch};
 }
 
-models::Gpt2Head head_of(const Gpt2Shape& shape) {
+models::OutputHead head_of(const PassShape& shape) {
   return {shape.config, shape.precision, shape.micro_batch};
 }
 
 }  // namespace
 
-WalkShape largest_walk(const Gpt2Shape& shape, const UnitIndex& units) {
+WalkShape largest_walk(const PassShape& shape, const UnitIndex& units) {
   return {.layers = static_cast<int>(shape.config.layers),
+          .learned_positions = units.learned_positions(),
           .token_chunks = static_cast<int>(units.token_chunks.size()),
+          .head_chunks = static_cast<int>(units.head_chunks.size()),
           .micro_batches = shape.micro_batches_max,
           .micro_batches_max = shape.micro_batches_max,
           .recompute = shape.recompute};
 }
 
-std::int64_t block_input_bytes(const Gpt2Shape& shape) {
+std::int64_t block_input_bytes(const PassShape& shape) {
   return round_up(shape.micro_batch.rows() * shape.config.hidden * bytes_of(shape.precision),
                   Device::kAlignmentBytes);
 }
 
-std::int64_t head_rows_bytes(const Gpt2Shape& shape) {
+std::int64_t head_rows_bytes(const PassShape& shape) {
   return round_up(head_of(shape).rows_bytes(), Device::kAlignmentBytes);
 }
 
-std::int64_t workspace_bytes(const Gpt2Shape& shape) {
+std::int64_t rotary_bytes(const PassShape& shape) {
+  if (!shape.config.rotary) return 0;
+  return shape.micro_batch.tokens * shape.config.head_dim * bytes_of(Dtype::f32);  // cos, then sin
+}
+
+std::int64_t workspace_bytes(const PassShape& shape) {
   return std::max(block_of(shape).workspace_bytes(), head_of(shape).workspace_bytes());
 }
 
-std::vector<std::int64_t> record_bytes(const Gpt2Shape& shape) {
-  const models::Gpt2Head head = head_of(shape);
+std::vector<std::int64_t> record_bytes(const PassShape& shape) {
+  const models::OutputHead head = head_of(shape);
   const std::int64_t input = block_input_bytes(shape);
   const std::int64_t with_saved = input + (shape.recompute ? 0 : block_of(shape).saved_bytes());
   std::vector<std::int64_t> bytes;
@@ -56,14 +63,16 @@ std::vector<std::int64_t> record_bytes(const Gpt2Shape& shape) {
   return bytes;
 }
 
-std::vector<offload::PlannedBuffer> pass_buffers(const Gpt2Shape& shape) {
+std::vector<offload::PlannedBuffer> pass_buffers(const PassShape& shape) {
   using offload::Tier;
   return {{Tier::device, "block activations", block_of(shape).saved_bytes()},
           {Tier::device, "head statistics", shape.micro_batches_max * head_rows_bytes(shape)},
+          {Tier::device, kRotaryTag, rotary_bytes(shape)},
+          {Tier::host, kRotaryTag, rotary_bytes(shape)},
           {Tier::device, "compute workspace", workspace_bytes(shape)}};
 }
 
-std::vector<ops::MatmulShape> matmul_shapes(const Gpt2Shape& shape) {
+std::vector<ops::MatmulShape> matmul_shapes(const PassShape& shape) {
   std::vector<ops::MatmulShape> shapes = block_of(shape).matmul_shapes();
   const std::vector<ops::MatmulShape> more = head_of(shape).matmul_shapes();
   shapes.insert(shapes.end(), more.begin(), more.end());

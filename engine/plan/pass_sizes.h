@@ -1,5 +1,5 @@
-// The sizes of one pass of GPT-2, before anything is reserved: what the plan is made from, and what
-// Gpt2Pass then uses.
+// The sizes of one pass, before anything is reserved: what the plan is made from, and what
+// ModelPass then uses.
 #pragma once
 
 #include <cstdint>
@@ -8,14 +8,14 @@
 #include "engine/plan/model_walk.h"
 #include "kernels/base/dtype.h"
 #include "kernels/ops/cpu_ops.h"
-#include "models/gpt2_block.h"
-#include "models/gpt2_config.h"
+#include "models/decoder_block.h"
+#include "models/model_config.h"
 #include "offload/plan.h"
 
 namespace strata::engine {
 
-struct Gpt2Shape {
-  models::Gpt2Config config;
+struct PassShape {
+  models::ModelConfig config;
   Dtype precision = Dtype::bf16;
   models::Batch micro_batch;  // the largest
   int micro_batches_max = 1;  // of a pass
@@ -23,21 +23,25 @@ struct Gpt2Shape {
 };
 
 // The walk of the largest pass.
-WalkShape largest_walk(const Gpt2Shape& shape, const UnitIndex& units);
+WalkShape largest_walk(const PassShape& shape, const UnitIndex& units);
 
 // The input of a block for one micro-batch, (B·T, C), as a record starts with it.
-std::int64_t block_input_bytes(const Gpt2Shape& shape);
+std::int64_t block_input_bytes(const PassShape& shape);
 // Rows' statistics of the head for one micro-batch.
-std::int64_t head_rows_bytes(const Gpt2Shape& shape);
+std::int64_t head_rows_bytes(const PassShape& shape);
+// The tables of rotary positions: of a sequence's positions; 0 without them.
+std::int64_t rotary_bytes(const PassShape& shape);
 // Scratch that block backward and head use in turn.
-std::int64_t workspace_bytes(const Gpt2Shape& shape);
+std::int64_t workspace_bytes(const PassShape& shape);
 
 // Of every activation record, by its number (model_walk.h).
-std::vector<std::int64_t> record_bytes(const Gpt2Shape& shape);
+std::vector<std::int64_t> record_bytes(const PassShape& shape);
 // Device memory of a pass besides records, weights and gradients.
-std::vector<offload::PlannedBuffer> pass_buffers(const Gpt2Shape& shape);
+std::vector<offload::PlannedBuffer> pass_buffers(const PassShape& shape);
+
+inline constexpr const char* kRotaryTag = "rotary tables";
 
 // Every linear layer of the model, for scratch sizes and for choosing their arithmetic.
-std::vector<ops::MatmulShape> matmul_shapes(const Gpt2Shape& shape);
+std::vector<ops::MatmulShape> matmul_shapes(const PassShape& shape);
 
 }  // namespace strata::engine

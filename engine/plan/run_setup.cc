@@ -20,7 +20,8 @@ namespace {
 constexpr std::int64_t kMicroBatchesPerPassMax = 1 << 14;
 constexpr std::int64_t kTokensPerStepMax = std::int64_t{1} << 32;
 
-BatchLayout resolve_batch(const Options& options, const models::Gpt2Config& model, int world_size) {
+BatchLayout resolve_batch(const Options& options, const models::ModelConfig& model,
+                          int world_size) {
   BatchLayout batch;
   batch.global_batch = options.global_batch;
   batch.micro_batch = options.micro_batch;
@@ -58,7 +59,8 @@ ops::CpuOpsLimits op_limits(const RunSetup& setup) {
   }
   limits.rows_max = setup.shape.micro_batch.rows();
   limits.tokens_max = setup.shape.micro_batch.tokens;
-  limits.head_dim = setup.model.head_dim();
+  limits.head_dim = setup.model.head_dim;
+  limits.heads_per_kv_head = setup.model.heads / setup.model.kv_heads;
   return limits;
 }
 
@@ -120,7 +122,7 @@ offload::PlanInput plan_input(const RunSetup& setup,
   offload::PlanInput input;
   for (std::size_t u = 0; u < setup.units.size(); ++u) {
     const models::UnitSpec& unit = setup.units[u];
-    const bool tied = unit.role == models::UnitRole::token_table;
+    const bool tied = unit.role == models::UnitRole::token_table && setup.index.tied();
     input.units.push_back(
         {unit.name, unit.elements, tied ? 2 : 1, wholly_frozen(setup.parameter_groups[u])});
   }
@@ -164,7 +166,7 @@ RunSetup resolve(const Options& options, const comm::Topology& topology,
     throw ConfigError(
         "--sample-prompt is text, which only a byte-level model (vocabulary 256) reads");
   }
-  setup.units = models::gpt2_units(setup.model);
+  setup.units = models::model_units(setup.model);
   setup.index = index_units(setup.units);
   setup.parameter_groups =
       parameter_groups(setup.units, options.no_decay, options.lr_scale, options.lr);
@@ -206,7 +208,7 @@ std::int64_t portable_memory_bytes(const RunSetup& setup) {
   return any ? kPortableBlocks * setup.block_elements * bytes_of(Dtype::f32) : 0;
 }
 
-std::int64_t results_bytes(const models::Gpt2Config& model) {
+std::int64_t results_bytes(const models::ModelConfig& model) {
   return Device::kAlignmentBytes + model.vocabulary * bytes_of(Dtype::f32);
 }
 

@@ -25,13 +25,13 @@ struct RunSetup {
   Options options;
   comm::Topology topology;
   ModelSource source;
-  models::Gpt2Config model;  // the source's
+  models::ModelConfig model;  // the source's
   std::vector<models::UnitSpec> units;
   UnitIndex index;
   std::int64_t block_elements = offload::kBlockElements;
   std::vector<std::vector<ParameterSegment>> parameter_groups;  // per unit
   BatchLayout batch;
-  Gpt2Shape shape;
+  PassShape shape;
   Isa isa = Isa::scalar;
   int threads = 1;
   std::vector<int> cpus;  // that workers are bound to
@@ -58,7 +58,7 @@ RunSetup make_run_setup(const Options& options, const comm::Topology& topology,
                         comm::Communicator::StagingBytes comm_staging,
                         std::int64_t block_elements = offload::kBlockElements);
 
-// Tags of the buffers that Trainer reserves besides those of offload/ and Gpt2Pass.
+// Tags of the buffers that Trainer reserves besides those of offload/ and ModelPass.
 inline constexpr const char* kTokensTag = "tokens";
 inline constexpr const char* kResultsTag = "results";
 inline constexpr const char* kPortableTag = "portable checkpoint";
@@ -67,6 +67,6 @@ inline constexpr int kPortableBlocks = 3;
 // there are none.
 std::int64_t portable_memory_bytes(const RunSetup& setup);
 // The loss sum f64, aligned, and the logits (V) f32 of a sample.
-std::int64_t results_bytes(const models::Gpt2Config& model);
+std::int64_t results_bytes(const models::ModelConfig& model);
 
 }  // namespace strata::engine

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "kernels/base/error.h"
-#include "models/hf_gpt2.h"
+#include "models/hf_tensors.h"
 #include "models/safetensors.h"
 
 namespace strata::engine {
@@ -102,7 +102,7 @@ void PortableLayout::add(int index, PortableState state) {
   tensor.rows = parameter.rows;
   tensor.columns = parameter.columns;
   if (state == PortableState::weight) {
-    models::HfTensor hf = models::hf_gpt2_tensor(parameter.name, parameter.rows, parameter.columns);
+    models::HfTensor hf = models::hf_tensor(parameter.name, parameter.rows, parameter.columns);
     tensor.name = std::move(hf.name);
     tensor.dtype = format_.weights == Dtype::f32 ? "F32" : "BF16";
     tensor.shape = std::move(hf.shape);
@@ -110,7 +110,7 @@ void PortableLayout::add(int index, PortableState state) {
   } else {
     tensor.name = optimizer_tensor_name(parameter.name, state);
     tensor.dtype = dtype_of(state, dtypes_.moments);
-    tensor.shape = models::gpt2_tensor_shape(parameter.name, parameter.rows, parameter.columns);
+    tensor.shape = models::tensor_shape(parameter.name, parameter.rows, parameter.columns);
   }
   if (is_scales(state)) {
     tensor.rows = 1;

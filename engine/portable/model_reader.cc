@@ -12,7 +12,7 @@
 
 #include "kernels/base/error.h"
 #include "kernels/base/system_file.h"
-#include "models/hf_gpt2.h"
+#include "models/hf_tensors.h"
 #include "models/safetensors.h"
 #include "models/safetensors_values.h"
 
@@ -157,7 +157,7 @@ void ModelReader::take(const std::string& parameter, std::int64_t rows, std::int
   }
   PortableTensor tensor = std::move(found->second);
   found_.erase(found);
-  const models::HfTensor wanted = models::hf_gpt2_tensor(parameter, rows, columns);
+  const models::HfTensor wanted = models::hf_tensor(parameter, rows, columns);
   if (tensor.shape != wanted.shape) {
     problems_.push_back(fmt::format("'{}' is ({}) and not ({})", tensor.name,
                                     fmt::join(tensor.shape, ", "), fmt::join(wanted.shape, ", ")));

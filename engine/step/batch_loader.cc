@@ -1,6 +1,7 @@
 #include "engine/step/batch_loader.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "engine/plan/run_setup.h"
 #include "kernels/base/error.h"
@@ -25,17 +26,21 @@ std::span<const MicroBatch> BatchLoader::load(
   STRATA_CHECK(count * length <= rows_max_);
   auto* const tokens = host_tokens_.as<std::int32_t>();
   auto* const targets = tokens + rows_max_;
+  auto* const positions = targets + rows_max_;
   for (std::int64_t i = 0; i < count; ++i) {
     source.read(order(first + i) * length, window_);
     std::copy_n(window_.begin(), length, tokens + i * length);
     std::copy_n(window_.begin() + 1, length, targets + i * length);
+    std::iota(positions + i * length, positions + (i + 1) * length, 0);
   }
   upload(count * length);
   batches_.clear();
   const auto* const device = reinterpret_cast<const std::int32_t*>(device_tokens_.data());
   for (std::int64_t i = 0; i < count; i += layout_.micro_batch) {
     const std::int64_t sequences = std::min(layout_.micro_batch, count - i);
-    batches_.push_back({{sequences, length}, device + i * length, device + rows_max_ + i * length});
+    const std::int32_t* const first_token = device + i * length;
+    batches_.push_back(
+        {{sequences, length, first_token + 2 * rows_max_}, first_token, first_token + rows_max_});
   }
   return batches_;
 }
@@ -45,16 +50,18 @@ MicroBatch BatchLoader::load_tokens(std::span<const std::int32_t> tokens) {
   auto* const host = host_tokens_.as<std::int32_t>();
   std::copy(tokens.begin(), tokens.end(), host);
   std::fill_n(host + rows_max_, length, ops::kIgnoredTarget);
+  std::iota(host + 2 * rows_max_, host + 2 * rows_max_ + length, 0);
   upload(length);
   const auto* const device = reinterpret_cast<const std::int32_t*>(device_tokens_.data());
-  return {{1, length}, device, device + rows_max_};
+  return {{1, length, device + 2 * rows_max_}, device, device + rows_max_};
 }
 
 // On the compute stream itself: a few kilobytes, and the compute that follows needs them first.
 void BatchLoader::upload(std::int64_t rows) {
-  const std::int64_t half = rows_max_ * 4;
-  compute_.copy(device_tokens_.data(), host_tokens_.data(), rows * 4);
-  compute_.copy(device_tokens_.data() + half, host_tokens_.data() + half, rows * 4);
+  for (int part = 0; part < 3; ++part) {
+    const std::int64_t offset = part * rows_max_ * 4;
+    compute_.copy(device_tokens_.data() + offset, host_tokens_.data() + offset, rows * 4);
+  }
 }
 
 }  // namespace strata::engine

@@ -13,7 +13,7 @@
 
 #include "engine/data/token_source.h"
 #include "engine/plan/batch_layout.h"
-#include "engine/step/gpt2_pass.h"
+#include "engine/step/model_pass.h"
 #include "kernels/device/device.h"
 
 namespace strata::engine {
@@ -37,7 +37,7 @@ class BatchLoader {
   BatchLayout layout_;
   Stream& compute_;
   std::int64_t rows_max_;
-  DeviceBuffer device_tokens_;  // tokens, then targets: rows_max_ of each
+  DeviceBuffer device_tokens_;  // tokens, targets, positions: rows_max_ of each
   PinnedBuffer host_tokens_;
   std::vector<std::int32_t> window_;  // T + 1
   std::vector<MicroBatch> batches_;

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "models/gpt2_config.h"
+#include "models/model_config.h"
 
 namespace strata::engine {
 

@@ -19,8 +19,8 @@
 #include "engine/data/token_source.h"
 #include "engine/plan/run_setup.h"
 #include "engine/step/batch_loader.h"
-#include "engine/step/gpt2_pass.h"
 #include "engine/step/gradient_store.h"
+#include "engine/step/model_pass.h"
 #include "engine/step/state_access.h"
 #include "engine/step/state_filler.h"
 #include "engine/step/streaming_optimizer.h"
@@ -133,7 +133,7 @@ class Trainer {
   offload::WeightStreamer weights_;
   offload::ActivationStore activations_;
   offload::GradientSink gradients_;
-  Gpt2Pass pass_;
+  ModelPass pass_;
   BatchLoader loader_;
   DeviceBuffer results_;  // loss sum f64 | logits (V) f32
   PinnedBuffer host_results_;

@@ -121,7 +121,7 @@ int run_export(const Options& options) {
   origin.world_size = pointer.world_size();
   origin.run = run_name(run);
   const std::string kept_model = kept_model_folder(run);
-  const models::Gpt2Config model =
+  const models::ModelConfig model =
       resolve_model(origin.options.value("model", ""), kept_model).config;
 
   const auto comm = comm::make_single_rank_communicator();

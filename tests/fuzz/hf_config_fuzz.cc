@@ -10,7 +10,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   using namespace strata::models;
   try {
     const HfModel model = parse_hf_config({reinterpret_cast<const char*>(data), size});
-    const Gpt2Config& config = model.config;
+    const ModelConfig& config = model.config;
     if (config.hidden % config.heads != 0 || config.layers < 1 || config.hidden > kHiddenMax ||
         config.parameters() < 1) {
       std::abort();

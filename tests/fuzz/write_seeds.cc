@@ -6,7 +6,8 @@
 #include <span>
 #include <string>
 
-#include "models/hf_gpt2.h"
+#include "models/hf_tensors.h"
+#include "models/presets.h"
 #include "models/safetensors.h"
 #include "offload/store/file_header.h"
 #include "offload/store/superblock.h"
@@ -80,6 +81,6 @@ int main(int, char** arguments) {
   write(folder + "/safetensors/seeds/valid", std::as_bytes(std::span(file)));
 
   const std::string config =
-      strata::models::hf_gpt2_config(strata::models::parse_gpt2("gpt2-124m"), strata::Dtype::f32);
+      strata::models::hf_config_text(strata::models::parse_model("gpt2-124m"), strata::Dtype::f32);
   write(folder + "/hf_config/seeds/valid", std::as_bytes(std::span(config)));
 }

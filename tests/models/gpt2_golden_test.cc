@@ -1,10 +1,12 @@
 // A whole GPT-2, forward and backward, against PyTorch's numbers (tests/golden/README.md).
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "tests/models/resident_gpt2.h"
+#include "models/presets.h"
+#include "tests/models/resident_model.h"
 #include "tests/support/compare.h"
 #include "tests/support/golden.h"
 
@@ -20,14 +22,12 @@ const Golden& golden() {
   return kGolden;
 }
 
-Gpt2Config tiny_config() {
+ModelConfig tiny_config() {
   const auto& sizes = golden().section("config");
-  return {"tiny",
-          sizes.at("layers"),
-          sizes.at("hidden"),
-          sizes.at("heads"),
-          sizes.at("context"),
-          sizes.at("vocabulary")};
+  return parse_model(fmt::format("gpt2:layers={},hidden={},heads={},context={},vocab={}",
+                                 sizes.at("layers").get<int>(), sizes.at("hidden").get<int>(),
+                                 sizes.at("heads").get<int>(), sizes.at("context").get<int>(),
+                                 sizes.at("vocabulary").get<int>()));
 }
 
 constexpr std::int64_t kSequences = 3;
@@ -53,7 +53,7 @@ struct Result {
 
 Result run(const Case& test) {
   const Batch limits{*std::ranges::max_element(test.cut.micro_batches), kTokens};
-  ResidentGpt2 model(
+  ResidentModel model(
       tiny_config(), test.arithmetic, limits,
       [](const std::string& name) { return golden().get("weights/" + name); }, test.threads);
   const auto batch = [](const std::string& name) {
@@ -92,7 +92,7 @@ TEST_P(Gpt2Golden, LogitsAndLoss) {
 
 TEST_P(Gpt2Golden, EveryGradient) {
   const Result result = run(GetParam());
-  for (const UnitSpec& unit : gpt2_units(tiny_config())) {
+  for (const UnitSpec& unit : model_units(tiny_config())) {
     const std::span<const float> gradients = result.gradients.at(unit.name);
     for (const TensorSpec& tensor : unit.tensors) {
       const auto expected = golden().get("gradients/" + tensor.name);
@@ -107,13 +107,13 @@ TEST_P(Gpt2Golden, EveryGradient) {
 // is bounded by the whole gradient's norm and not by its own largest entry.
 TEST_P(Gpt2Golden, KeyBiasesHaveNoGradient) {
   const Result result = run(GetParam());
-  const Gpt2Config config = tiny_config();
+  const ModelConfig config = tiny_config();
   const double norm = golden().get("gradient_norm")[0];
   for (std::int64_t layer = 0; layer < config.layers; ++layer) {
-    const UnitSpec unit = gpt2_block_unit(config, layer);
+    const auto [unit, tensors] = block_unit(config, layer);
     const std::span<const float> gradients = result.gradients.at(unit.name);
     const auto key_bias = gradients.subspan(
-        unit.tensors[kAttentionInBias].offset_elements + config.hidden, config.hidden);
+        unit.tensors[tensors.qkv_bias.first].offset_elements + config.hidden, config.hidden);
     EXPECT_LE(largest(key_bias), tolerance_ / 7 * norm) << unit.name;
   }
 }
@@ -121,7 +121,7 @@ TEST_P(Gpt2Golden, KeyBiasesHaveNoGradient) {
 TEST_P(Gpt2Golden, GapsBetweenGradientsAreZero) {
   const Result result = run(GetParam());
   std::int64_t gap_elements = 0;
-  for (const UnitSpec& unit : gpt2_units(tiny_config())) {
+  for (const UnitSpec& unit : model_units(tiny_config())) {
     std::vector<float> gradients = result.gradients.at(unit.name);
     for (const TensorSpec& tensor : unit.tensors) {
       std::fill_n(gradients.begin() + tensor.offset_elements, tensor.elements(), 0.0f);

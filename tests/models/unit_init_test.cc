@@ -6,8 +6,9 @@
 #include <cmath>
 #include <vector>
 
-#include "models/gpt2_config.h"
+#include "models/model_units.h"
 #include "models/philox.h"
+#include "models/presets.h"
 
 namespace strata::models {
 namespace {
@@ -22,7 +23,7 @@ std::vector<float> values_of(const UnitSpec& unit, std::uint64_t seed, std::int6
 }
 
 UnitSpec block_with_gaps() {
-  return gpt2_block_unit(parse_gpt2("gpt2:layers=2,hidden=36,heads=3,context=24"), 1);
+  return block_unit(parse_model("gpt2:layers=2,hidden=36,heads=3,context=24"), 1).spec;
 }
 
 // Known answers of Random123 1.09 (kat_vectors, "philox4x32 10").
@@ -72,8 +73,8 @@ TEST(UnitInit, PiecesOfATableEqualTheTable) {
 // Samples n of a normal: the mean has standard error s / sqrt(n), the standard deviation
 // s / sqrt(2 n), the kurtosis sqrt(24 / n). Five standard errors; the seed is fixed.
 TEST(UnitInit, WeightsAreNormalWithTheSpecifiedDeviation) {
-  const Gpt2Config config = parse_gpt2("gpt2:layers=8,hidden=128,heads=2,context=256");
-  for (const UnitSpec& unit : {gpt2_block_unit(config, 3), gpt2_units(config).front()}) {
+  const ModelConfig config = parse_model("gpt2:layers=8,hidden=128,heads=2,context=256");
+  for (const UnitSpec& unit : {block_unit(config, 3).spec, model_units(config).front()}) {
     const std::vector<float> values = values_of(unit, kSeed, 0, unit.elements);
     for (const TensorSpec& tensor : unit.tensors) {
       const float* const data = values.data() + tensor.offset_elements;
@@ -98,14 +99,15 @@ TEST(UnitInit, WeightsAreNormalWithTheSpecifiedDeviation) {
 
 // Correlation of n independent pairs has standard error 1 / sqrt(n).
 TEST(UnitInit, TensorsLayersAndSeedsAreIndependent) {
-  const Gpt2Config config = parse_gpt2("gpt2:layers=2,hidden=64,heads=2,context=64");
-  const UnitSpec first = gpt2_block_unit(config, 0);
-  const UnitSpec second = gpt2_block_unit(config, 1);
-  const TensorSpec& tensor = first.tensors[kMlpInWeight];
-  const auto piece = [&](const UnitSpec& unit, std::uint64_t seed, BlockTensor which) {
-    return values_of(unit, seed, unit.tensors[which].offset_elements, tensor.elements());
+  const ModelConfig config = parse_model("gpt2:layers=2,hidden=64,heads=2,context=64");
+  const BlockUnit block = block_unit(config, 0);
+  const UnitSpec& first = block.spec;
+  const UnitSpec second = block_unit(config, 1).spec;
+  const TensorSpec& tensor = first.tensors[block.tensors.mlp_in_weight.first];
+  const auto piece = [&](const UnitSpec& unit, std::uint64_t seed, TensorRun which) {
+    return values_of(unit, seed, unit.tensors[which.first].offset_elements, tensor.elements());
   };
-  const std::vector<float> base = piece(first, kSeed, kMlpInWeight);
+  const std::vector<float> base = piece(first, kSeed, block.tensors.mlp_in_weight);
   const auto correlation = [&](const std::vector<float>& other) {
     double product = 0, base_square = 0, other_square = 0;
     for (std::size_t i = 0; i < base.size(); ++i) {
@@ -116,10 +118,11 @@ TEST(UnitInit, TensorsLayersAndSeedsAreIndependent) {
     return product / std::sqrt(base_square * other_square);
   };
   const double bound = 5 / std::sqrt(static_cast<double>(base.size()));
-  EXPECT_NEAR(correlation(piece(first, kSeed + 1, kMlpInWeight)), 0, bound);
-  EXPECT_NEAR(correlation(piece(first, kSeed + (1ull << 32), kMlpInWeight)), 0, bound);
-  EXPECT_NEAR(correlation(piece(second, kSeed, kMlpInWeight)), 0, bound);
-  EXPECT_NEAR(correlation(piece(first, kSeed, kMlpOutWeight)), 0, bound);
+  EXPECT_NEAR(correlation(piece(first, kSeed + 1, block.tensors.mlp_in_weight)), 0, bound);
+  EXPECT_NEAR(correlation(piece(first, kSeed + (1ull << 32), block.tensors.mlp_in_weight)), 0,
+              bound);
+  EXPECT_NEAR(correlation(piece(second, kSeed, block.tensors.mlp_in_weight)), 0, bound);
+  EXPECT_NEAR(correlation(piece(first, kSeed, block.tensors.mlp_out_weight)), 0, bound);
   std::vector<float> shifted = base;  // neighbours within a tensor
   std::rotate(shifted.begin(), shifted.begin() + 1, shifted.end());
   EXPECT_NEAR(correlation(shifted), 0, bound);

@@ -27,20 +27,8 @@ void zero_rows(const Matrix& matrix, std::int64_t begin, std::int64_t end) {
 
 }  // namespace
 
-void position_embedding_forward(CpuDevice& device, const Matrix& x, const Matrix& positions,
-                                std::int64_t tokens) {
-  annotate_read(positions);
-  annotate_write(x);
-  for_each_range(device, x.rows, kTileRows, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t row = begin; row < end; ++row) {
-      std::memcpy(address_of(x, row), address_of(positions, row % tokens),
-                  static_cast<std::size_t>(row_bytes(x)));
-    }
-  });
-}
-
-void token_embedding_forward(CpuDevice& device, const Matrix& x, const std::int32_t* ids,
-                             const Matrix& table, std::int64_t first_id) {
+void embedding_forward(CpuDevice& device, const Matrix& x, Into into, const std::int32_t* ids,
+                       const Matrix& table, std::int64_t first_id) {
   annotate_read(ids, x.rows * kIdBytes);
   annotate_read(table);
   annotate_write(x);
@@ -48,31 +36,22 @@ void token_embedding_forward(CpuDevice& device, const Matrix& x, const std::int3
   for_each_range(device, x.rows, kTileRows, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) {
       const std::int64_t entry = ids[row] - first_id;
-      if (entry < 0 || entry >= table.rows) continue;
-      std::byte* out = address_of(x, row);
-      add(out, out, address_of(table, entry), x.cols);
-    }
-  });
-}
-
-void position_embedding_backward(CpuDevice& device, const Matrix& dpositions, Into into,
-                                 const Matrix& dx, std::int64_t tokens) {
-  annotate_read(dx);
-  annotate_write(dpositions);
-  const auto accumulate = kernels_of(device).accumulate[dx.dtype];
-  for_each_range(device, dpositions.rows, kTileRows, [&](std::int64_t begin, std::int64_t end) {
-    if (into == Into::overwrite) zero_rows(dpositions, begin, end);
-    for (std::int64_t token = begin; token < std::min(end, tokens); ++token) {
-      for (std::int64_t row = token; row < dx.rows; row += tokens) {
-        accumulate(f32_row(dpositions, token), address_of(dx, row), dx.cols);
+      const bool found = entry >= 0 && entry < table.rows;
+      std::byte* const out = address_of(x, row);
+      if (into == Into::add) {
+        if (found) add(out, out, address_of(table, entry), x.cols);
+      } else if (found) {
+        std::memcpy(out, address_of(table, entry), static_cast<std::size_t>(row_bytes(x)));
+      } else {
+        zero_rows(x, row, row + 1);
       }
     }
   });
 }
 
 // Each tile walks all ids over its own columns, so that the rows of one id are added in order.
-void token_embedding_backward(CpuDevice& device, const Matrix& dtable, Into into, const Matrix& dx,
-                              const std::int32_t* ids, std::int64_t first_id) {
+void embedding_backward(CpuDevice& device, const Matrix& dtable, Into into, const Matrix& dx,
+                        const std::int32_t* ids, std::int64_t first_id) {
   annotate_read(ids, dx.rows * kIdBytes);
   annotate_read(dx);
   annotate_write(dtable);

@@ -7,7 +7,8 @@
 #include <fstream>
 
 #include "kernels/base/error.h"
-#include "models/hf_gpt2.h"
+#include "models/hf_tensors.h"
+#include "models/presets.h"
 #include "tests/support/error_text.h"
 #include "tests/support/temporary_folder.h"
 
@@ -25,8 +26,8 @@ class ModelSourceTest : public ::testing::Test {
 
   void write_model(const std::string& folder) const {
     fs::create_directories(folder);
-    const auto config = models::parse_gpt2("gpt2:layers=3,hidden=8,heads=2,context=4");
-    std::ofstream(folder + "/config.json") << models::hf_gpt2_config(config, Dtype::f32);
+    const auto config = models::parse_model("gpt2:layers=3,hidden=8,heads=2,context=4");
+    std::ofstream(folder + "/config.json") << models::hf_config_text(config, Dtype::f32);
   }
   static std::string refusal(const std::string& model) {
     return error_text<ConfigError>([&] { (void)resolve_model(model, ""); });

@@ -1,4 +1,4 @@
-#include "models/hf_gpt2.h"
+#include "models/hf_tensors.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -19,21 +19,21 @@ bool is_conv1d(std::string_view name) {
 
 }  // namespace
 
-std::vector<std::int64_t> gpt2_tensor_shape(std::string_view name, std::int64_t rows,
-                                            std::int64_t columns) {
+std::vector<std::int64_t> tensor_shape(std::string_view name, std::int64_t rows,
+                                       std::int64_t columns) {
   const bool matrix = is_conv1d(name) || std::ranges::find(kTables, name) != std::end(kTables);
   if (matrix) return {rows, columns};
   return {columns};
 }
 
-HfTensor hf_gpt2_tensor(std::string_view name, std::int64_t rows, std::int64_t columns) {
-  HfTensor tensor{"transformer." + std::string(name), gpt2_tensor_shape(name, rows, columns),
+HfTensor hf_tensor(std::string_view name, std::int64_t rows, std::int64_t columns) {
+  HfTensor tensor{"transformer." + std::string(name), tensor_shape(name, rows, columns),
                   is_conv1d(name)};
   if (tensor.transposed) std::ranges::reverse(tensor.shape);
   return tensor;
 }
 
-std::string hf_gpt2_config(const Gpt2Config& config, Dtype dtype) {
+std::string hf_config_text(const ModelConfig& config, Dtype dtype) {
   nlohmann::ordered_json json = {
       {"architectures", {"GPT2LMHeadModel"}},
       {"model_type", "gpt2"},

@@ -1,4 +1,4 @@
-#include "models/gpt2_config.h"
+#include "models/presets.h"
 
 #include <gtest/gtest.h>
 
@@ -6,13 +6,14 @@
 #include <set>
 
 #include "kernels/base/error.h"
+#include "models/model_units.h"
 
 namespace strata::models {
 namespace {
 
 std::string error_of(const std::string& text) {
   try {
-    parse_gpt2(text);
+    parse_model(text);
   } catch (const ConfigError& error) {
     return error.what();
   }
@@ -25,39 +26,39 @@ void expect_error(const std::string& text, const std::string& part) {
 
 // Parameters of the released models (embeddings tied), as counted by PyTorch on Hugging Face's
 // gpt2, gpt2-medium, gpt2-large and gpt2-xl.
-TEST(Gpt2Config, PresetsHaveThePublishedParameterCounts) {
-  EXPECT_EQ(parse_gpt2("gpt2-124m").parameters(), 124'439'808);
-  EXPECT_EQ(parse_gpt2("gpt2-355m").parameters(), 354'823'168);
-  EXPECT_EQ(parse_gpt2("gpt2-774m").parameters(), 774'030'080);
-  EXPECT_EQ(parse_gpt2("gpt2-1.5b").parameters(), 1'557'611'200);
+TEST(ModelConfig, PresetsHaveThePublishedParameterCounts) {
+  EXPECT_EQ(parse_model("gpt2-124m").parameters(), 124'439'808);
+  EXPECT_EQ(parse_model("gpt2-355m").parameters(), 354'823'168);
+  EXPECT_EQ(parse_model("gpt2-774m").parameters(), 774'030'080);
+  EXPECT_EQ(parse_model("gpt2-1.5b").parameters(), 1'557'611'200);
 }
 
-TEST(Gpt2Config, UnitsHoldExactlyTheParameters) {
-  std::vector<std::string> models = gpt2_presets();
+TEST(ModelConfig, UnitsHoldExactlyTheParameters) {
+  std::vector<std::string> models = model_presets();
   models.push_back("gpt2:layers=3,hidden=36,heads=3,context=24,vocab=61");
   for (const std::string& model : models) {
-    const Gpt2Config config = parse_gpt2(model);
+    const ModelConfig config = parse_model(model);
     std::int64_t elements = 0;
-    for (const UnitSpec& unit : gpt2_units(config)) {
+    for (const UnitSpec& unit : model_units(config)) {
       for (const TensorSpec& tensor : unit.tensors) elements += tensor.elements();
     }
     EXPECT_EQ(elements, config.parameters()) << model;
   }
 }
 
-TEST(Gpt2Config, ReadsASpec) {
-  const Gpt2Config config = parse_gpt2("gpt2:layers=6,hidden=384,heads=6,context=256");
+TEST(ModelConfig, ReadsASpec) {
+  const ModelConfig config = parse_model("gpt2:layers=6,hidden=384,heads=6,context=256");
   EXPECT_EQ(config.name, "gpt2:layers=6,hidden=384,heads=6,context=256");
   EXPECT_EQ(config.layers, 6);
   EXPECT_EQ(config.hidden, 384);
   EXPECT_EQ(config.heads, 6);
-  EXPECT_EQ(config.head_dim(), 64);
+  EXPECT_EQ(config.head_dim, 64);
   EXPECT_EQ(config.context, 256);
   EXPECT_EQ(config.vocabulary, 256);
-  EXPECT_EQ(parse_gpt2("gpt2:vocab=61,context=8,heads=2,hidden=4,layers=1").vocabulary, 61);
+  EXPECT_EQ(parse_model("gpt2:vocab=61,context=8,heads=2,hidden=4,layers=1").vocabulary, 61);
 }
 
-TEST(Gpt2Config, SaysWhatIsWrong) {
+TEST(ModelConfig, SaysWhatIsWrong) {
   expect_error("gpt2-124", "did you mean 'gpt2-124m'");
   expect_error("llama", "known are gpt2-124m, gpt2-355m, gpt2-774m, gpt2-1.5b");
   expect_error("", "unknown model");
@@ -76,8 +77,9 @@ TEST(Gpt2Config, SaysWhatIsWrong) {
   expect_error("gpt2:layers=6,hidden=8,heads=2,context=4,", "unknown key ''");
 }
 
-TEST(Gpt2Units, StandInForwardOrder) {
-  const auto units = gpt2_units(parse_gpt2("gpt2:layers=2,hidden=36,heads=3,context=24,vocab=61"));
+TEST(ModelUnits, StandInForwardOrder) {
+  const auto units =
+      model_units(parse_model("gpt2:layers=2,hidden=36,heads=3,context=24,vocab=61"));
   std::vector<std::string> names;
   for (const UnitSpec& unit : units) names.push_back(unit.name);
   EXPECT_EQ(names, (std::vector<std::string>{"wte.0", "wpe", "h.0", "h.1", "ln_f"}));
@@ -88,8 +90,8 @@ TEST(Gpt2Units, StandInForwardOrder) {
 }
 
 // The shapes and names of Hugging Face's GPT2Model, with linear weights turned to (out, in).
-TEST(Gpt2Units, BlockHasHuggingFacesTensors) {
-  const auto units = gpt2_units(parse_gpt2("gpt2-124m"));
+TEST(ModelUnits, BlockHasHuggingFacesTensors) {
+  const auto units = model_units(parse_model("gpt2-124m"));
   std::map<std::string, std::pair<std::int64_t, std::int64_t>> shapes;
   for (const UnitSpec& unit : units) {
     for (const TensorSpec& tensor : unit.tensors) shapes[tensor.name] = {tensor.rows, tensor.cols};
@@ -112,9 +114,9 @@ TEST(Gpt2Units, BlockHasHuggingFacesTensors) {
   EXPECT_EQ(shapes.size(), 12u * 12 + 4);
 }
 
-TEST(Gpt2Units, TensorsAreAlignedAndDoNotOverlap) {
+TEST(ModelUnits, TensorsAreAlignedAndDoNotOverlap) {
   for (const char* model : {"gpt2:layers=2,hidden=36,heads=3,context=24,vocab=61", "gpt2-1.5b"}) {
-    for (const UnitSpec& unit : gpt2_units(parse_gpt2(model))) {
+    for (const UnitSpec& unit : model_units(parse_model(model))) {
       std::int64_t end = 0;
       for (const TensorSpec& tensor : unit.tensors) {
         EXPECT_EQ(tensor.offset_elements % kTensorAlignmentElements, 0) << tensor.name;
@@ -127,11 +129,11 @@ TEST(Gpt2Units, TensorsAreAlignedAndDoNotOverlap) {
   }
 }
 
-TEST(Gpt2Units, TokenTableIsCutIntoChunksThatCoverIt) {
-  for (const std::string& model : gpt2_presets()) {
-    const Gpt2Config config = parse_gpt2(model);
+TEST(ModelUnits, TokenTableIsCutIntoChunksThatCoverIt) {
+  for (const std::string& model : model_presets()) {
+    const ModelConfig config = parse_model(model);
     std::int64_t rows = 0;
-    for (const UnitSpec& unit : gpt2_units(config)) {
+    for (const UnitSpec& unit : model_units(config)) {
       if (unit.role != UnitRole::token_table) continue;
       ASSERT_EQ(unit.tensors.size(), 1u);
       const TensorSpec& tensor = unit.tensors.front();
@@ -144,20 +146,20 @@ TEST(Gpt2Units, TokenTableIsCutIntoChunksThatCoverIt) {
     }
     EXPECT_EQ(rows, config.vocabulary) << model;
   }
-  EXPECT_EQ(gpt2_chunk_rows(parse_gpt2("gpt2-124m")), 5440);  // 4194304 / 768 = 5461.3
-  EXPECT_EQ(gpt2_chunk_rows(parse_gpt2("gpt2:layers=1,hidden=65536,heads=1,context=1")), 64);
+  EXPECT_EQ(table_chunk_rows(parse_model("gpt2-124m")), 5440);  // 4194304 / 768 = 5461.3
+  EXPECT_EQ(table_chunk_rows(parse_model("gpt2:layers=1,hidden=65536,heads=1,context=1")), 64);
 }
 
-TEST(Gpt2Units, MatricesDecayAndVectorsDoNot) {
-  for (const UnitSpec& unit : gpt2_units(parse_gpt2("gpt2-124m"))) {
+TEST(ModelUnits, MatricesDecayAndVectorsDoNot) {
+  for (const UnitSpec& unit : model_units(parse_model("gpt2-124m"))) {
     for (const TensorSpec& tensor : unit.tensors) {
       EXPECT_EQ(tensor.decay, tensor.rows > 1) << tensor.name;
     }
   }
 }
 
-TEST(Gpt2Units, InitialValuesFollowGpt2sScheme) {
-  for (const UnitSpec& unit : gpt2_units(parse_gpt2("gpt2-124m"))) {
+TEST(ModelUnits, InitialValuesFollowGpt2sScheme) {
+  for (const UnitSpec& unit : model_units(parse_model("gpt2-124m"))) {
     for (const TensorSpec& tensor : unit.tensors) {
       const bool bias = tensor.name.ends_with(".bias");
       const bool residual = tensor.name.ends_with("c_proj.weight");

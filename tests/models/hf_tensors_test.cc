@@ -1,13 +1,15 @@
-#include "models/hf_gpt2.h"
+#include "models/hf_tensors.h"
 
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
+#include "models/presets.h"
+
 namespace strata::models {
 namespace {
 
-TEST(HfGpt2, NamesShapesAndOrientationAreThoseOfTransformers) {
+TEST(HfTensors, NamesShapesAndOrientationAreThoseOfTransformers) {
   struct Expected {
     const char* ours;
     std::int64_t rows, columns;
@@ -23,16 +25,16 @@ TEST(HfGpt2, NamesShapesAndOrientationAreThoseOfTransformers) {
       {"ln_f.weight", 1, 24, {"transformer.ln_f.weight", {24}, false}},
   };
   for (const Expected& expected : kExpected) {
-    const HfTensor tensor = hf_gpt2_tensor(expected.ours, expected.rows, expected.columns);
+    const HfTensor tensor = hf_tensor(expected.ours, expected.rows, expected.columns);
     EXPECT_EQ(tensor.name, expected.theirs.name);
     EXPECT_EQ(tensor.shape, expected.theirs.shape) << tensor.name;
     EXPECT_EQ(tensor.transposed, expected.theirs.transposed) << tensor.name;
   }
-  EXPECT_EQ(gpt2_tensor_shape("h.0.mlp.c_fc.weight", 96, 24), (std::vector<std::int64_t>{96, 24}));
+  EXPECT_EQ(tensor_shape("h.0.mlp.c_fc.weight", 96, 24), (std::vector<std::int64_t>{96, 24}));
 }
 
-TEST(HfGpt2, ConfigDescribesTheModel) {
-  const auto json = nlohmann::json::parse(hf_gpt2_config(parse_gpt2("gpt2-355m"), Dtype::bf16));
+TEST(HfTensors, ConfigDescribesTheModel) {
+  const auto json = nlohmann::json::parse(hf_config_text(parse_model("gpt2-355m"), Dtype::bf16));
   EXPECT_EQ(json["architectures"][0], "GPT2LMHeadModel");
   EXPECT_EQ(json["activation_function"], "gelu_new");
   EXPECT_EQ(json["n_layer"], 24);
@@ -44,7 +46,7 @@ TEST(HfGpt2, ConfigDescribesTheModel) {
   EXPECT_EQ(json["torch_dtype"], "bfloat16");
   EXPECT_EQ(json["eos_token_id"], 50256);
   const auto bytes = nlohmann::json::parse(
-      hf_gpt2_config(parse_gpt2("gpt2:layers=1,hidden=8,heads=2,context=4"), Dtype::f32));
+      hf_config_text(parse_model("gpt2:layers=1,hidden=8,heads=2,context=4"), Dtype::f32));
   EXPECT_EQ(bytes["torch_dtype"], "float32");
   EXPECT_TRUE(bytes["eos_token_id"].is_null());
 }

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "kernels/base/dtype.h"
-#include "models/gpt2_config.h"
+#include "models/model_config.h"
 
 namespace strata::models {
 
@@ -24,13 +24,13 @@ struct HfTensor {
 };
 
 // Of a whole tensor with our name ("h.0.attn.c_attn.weight").
-HfTensor hf_gpt2_tensor(std::string_view name, std::int64_t rows, std::int64_t columns);
+HfTensor hf_tensor(std::string_view name, std::int64_t rows, std::int64_t columns);
 
 // Its shape in our orientation: vectors have one dimension.
-std::vector<std::int64_t> gpt2_tensor_shape(std::string_view name, std::int64_t rows,
-                                            std::int64_t columns);
+std::vector<std::int64_t> tensor_shape(std::string_view name, std::int64_t rows,
+                                       std::int64_t columns);
 
 // The text of config.json; `dtype`: of the weights beside it.
-std::string hf_gpt2_config(const Gpt2Config& config, Dtype dtype);
+std::string hf_config_text(const ModelConfig& config, Dtype dtype);
 
 }  // namespace strata::models

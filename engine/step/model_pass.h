@@ -1,4 +1,4 @@
-// Gpt2Pass: one pass of a step: each unit is leased once and runs all micro-batches of the pass
+// ModelPass: one pass of a step: each unit is leased once and runs all micro-batches of the pass
 // while it is resident, forward and then backward. This is the place where models/ and offload/
 // meet.
 //
@@ -12,8 +12,8 @@
 #include "engine/plan/model_walk.h"
 #include "engine/plan/pass_sizes.h"
 #include "kernels/device/device.h"
-#include "models/gpt2_block.h"
-#include "models/gpt2_head.h"
+#include "models/decoder_block.h"
+#include "models/output_head.h"
 #include "offload/activation_store.h"
 #include "offload/gradient_sink.h"
 #include "offload/plan.h"
@@ -21,7 +21,7 @@
 
 namespace strata::engine {
 
-// One micro-batch: token ids and targets (B·T) in device memory.
+// One micro-batch, in device memory: token ids and targets (B·T), and what `batch` points to.
 struct MicroBatch {
   models::Batch batch;
   const std::int32_t* tokens = nullptr;
@@ -34,11 +34,11 @@ struct PassOrder {
   bool last = true;
 };
 
-class Gpt2Pass {
+class ModelPass {
  public:
-  Gpt2Pass(const Gpt2Shape& shape, std::vector<models::UnitSpec> units, const offload::Plan& plan,
-           Device& device, Stream& compute, offload::WeightStreamer& weights,
-           offload::ActivationStore& activations, offload::GradientSink& gradients);
+  ModelPass(const PassShape& shape, std::vector<models::UnitSpec> units, const offload::Plan& plan,
+            Device& device, Stream& compute, offload::WeightStreamer& weights,
+            offload::ActivationStore& activations, offload::GradientSink& gradients);
 
   // The two halves of training on the same batches. *loss_sum (device, f64) += the loss of every
   // target token. `updates` are applied as units are first leased: when forward() returns, all have
@@ -71,21 +71,26 @@ class Gpt2Pass {
   void end();
 
   void embed(std::span<const MicroBatch> batches);
+  void embed_rows(int table, const std::int32_t* (*ids)(const MicroBatch&), ops::Into into,
+                  std::span<const MicroBatch> batches);
   void blocks_forward(std::span<const MicroBatch> batches, WalkKind kind);
   void head_forward(std::span<const MicroBatch> batches, double* loss_sum);
   void head_backward(std::span<const MicroBatch> batches, PassOrder order, float scale);
   void blocks_backward(std::span<const MicroBatch> batches, PassOrder order);
   void embed_backward(std::span<const MicroBatch> batches, PassOrder order);
+  void embed_rows_backward(int table, const std::int32_t* (*ids)(const MicroBatch&),
+                           std::span<const MicroBatch> batches);
   void final_norm(std::span<const MicroBatch> batches);
 
   float* open_gradients(int unit, std::span<const MicroBatch> batches);
   std::byte* saved_of(std::byte* input_record);
+  ops::RotaryTables make_rotary_tables();
   // The head's memory of one micro-batch, whose records the caller has opened (or has not: null).
   models::HeadMemory head_memory(int micro_batch, std::byte* normed, std::byte* dnormed) const;
   const models::UnitSpec& unit(int index) const { return units_[static_cast<std::size_t>(index)]; }
   const models::TensorSpec& table(int unit) const { return this->unit(unit).tensors[0]; }
 
-  Gpt2Shape shape_;
+  PassShape shape_;
   std::vector<models::UnitSpec> units_;
   UnitIndex index_;
   WalkShape walk_shape_;
@@ -94,8 +99,10 @@ class Gpt2Pass {
   offload::WeightStreamer& weights_;
   offload::ActivationStore& activations_;
   offload::GradientSink& gradients_;
-  models::Gpt2Block block_;
-  models::Gpt2Head head_;
+  DeviceBuffer rotary_;       // cos, then sin, of every position of a sequence
+  PinnedBuffer host_rotary_;  // where they were made
+  models::DecoderBlock block_;
+  models::OutputHead head_;
   DeviceBuffer saved_;            // of the block at hand, with recompute
   std::int64_t head_rows_bytes_;  // of one micro-batch
   DeviceBuffer head_rows_;        // per micro-batch

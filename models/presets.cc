@@ -1,4 +1,4 @@
-#include "models/gpt2_config.h"
+#include "models/presets.h"
 
 #include <fmt/format.h>
 
@@ -18,30 +18,50 @@ constexpr std::string_view kSpecExample =
 constexpr std::int64_t kGpt2Vocabulary = 50257;
 constexpr std::int64_t kGpt2Context = 1024;
 
+// What follows from the other sizes.
+void complete_gpt2(ModelConfig& config) {
+  apply_family(config, Family::gpt2);
+  config.kv_heads = config.heads;
+  config.head_dim = config.hidden / config.heads;
+  config.intermediate = 4 * config.hidden;
+}
+
+ModelConfig gpt2(const char* name, std::int64_t layers, std::int64_t hidden, std::int64_t heads) {
+  ModelConfig config;
+  config.name = name;
+  config.layers = layers;
+  config.hidden = hidden;
+  config.heads = heads;
+  config.context = kGpt2Context;
+  config.vocabulary = kGpt2Vocabulary;
+  complete_gpt2(config);
+  return config;
+}
+
 // Radford et al. 2019, table 2; heads from the released models.
-const std::array<Gpt2Config, 4>& presets() {
-  static const std::array<Gpt2Config, 4> kPresets{{
-      {"gpt2-124m", 12, 768, 12, kGpt2Context, kGpt2Vocabulary},
-      {"gpt2-355m", 24, 1024, 16, kGpt2Context, kGpt2Vocabulary},
-      {"gpt2-774m", 36, 1280, 20, kGpt2Context, kGpt2Vocabulary},
-      {"gpt2-1.5b", 48, 1600, 25, kGpt2Context, kGpt2Vocabulary},
+const std::array<ModelConfig, 4>& presets() {
+  static const std::array<ModelConfig, 4> kPresets{{
+      gpt2("gpt2-124m", 12, 768, 12),
+      gpt2("gpt2-355m", 24, 1024, 16),
+      gpt2("gpt2-774m", 36, 1280, 20),
+      gpt2("gpt2-1.5b", 48, 1600, 25),
   }};
   return kPresets;
 }
 
 struct Key {
   std::string name;
-  std::int64_t Gpt2Config::*value;
+  std::int64_t ModelConfig::*value;
   std::int64_t value_max;
 };
 
 const std::array<Key, 5>& keys() {
   static const std::array<Key, 5> kKeys{{
-      {"layers", &Gpt2Config::layers, kLayersMax},
-      {"hidden", &Gpt2Config::hidden, kHiddenMax},
-      {"heads", &Gpt2Config::heads, kHeadsMax},
-      {"context", &Gpt2Config::context, kContextMax},
-      {"vocab", &Gpt2Config::vocabulary, kVocabularyMax},
+      {"layers", &ModelConfig::layers, kLayersMax},
+      {"hidden", &ModelConfig::hidden, kHiddenMax},
+      {"heads", &ModelConfig::heads, kHeadsMax},
+      {"context", &ModelConfig::context, kContextMax},
+      {"vocab", &ModelConfig::vocabulary, kVocabularyMax},
   }};
   return kKeys;
 }
@@ -55,7 +75,7 @@ const Key& key_of(std::string_view name, std::string_view text) {
                            did_you_mean(name, names), fmt::join(names, ", "));
 }
 
-void set_value(Gpt2Config& config, std::string_view setting, std::string_view text) {
+void set_value(ModelConfig& config, std::string_view setting, std::string_view text) {
   const std::size_t equals = setting.find('=');
   const std::string_view name = setting.substr(0, equals);
   const Key& key = key_of(name, text);
@@ -71,8 +91,8 @@ void set_value(Gpt2Config& config, std::string_view setting, std::string_view te
   }
 }
 
-Gpt2Config parse_spec(std::string_view text) {
-  Gpt2Config config;
+ModelConfig parse_spec(std::string_view text) {
+  ModelConfig config;
   config.name = text;
   std::string_view rest = text.substr(kSpecPrefix.size());
   while (true) {
@@ -92,37 +112,34 @@ Gpt2Config parse_spec(std::string_view text) {
     throw_error<ConfigError>("--model {}: hidden ({}) must be a multiple of heads ({})", text,
                              config.hidden, config.heads);
   }
+  complete_gpt2(config);
   return config;
 }
 
 }  // namespace
 
-std::int64_t Gpt2Config::parameters() const {
-  const std::int64_t matrices = 12 * hidden * hidden;  // c_attn 3, c_proj 1, c_fc 4, c_proj 4
-  const std::int64_t vectors = 13 * hidden;            // biases 3 + 1 + 4 + 1, two norms
-  return (vocabulary + context) * hidden + layers * (matrices + vectors) + 2 * hidden;
-}
-
-Gpt2Config parse_gpt2(std::string_view text) {
+ModelConfig parse_model(std::string_view text) {
   if (text.starts_with(kSpecPrefix)) return parse_spec(text);
-  const auto found = std::ranges::find(presets(), text, &Gpt2Config::name);
+  const auto found = std::ranges::find(presets(), text, &ModelConfig::name);
   if (found != presets().end()) return *found;
-  const std::vector<std::string> names = gpt2_presets();
+  const std::vector<std::string> names = model_presets();
   throw_error<ConfigError>(
       "--model {}: unknown model{}; known are {}, a spec {}, a folder with a config.json, and "
       "org/name in the Hugging Face cache",
       text, did_you_mean(text, names), fmt::join(names, ", "), kSpecExample);
 }
 
-bool is_gpt2_name(std::string_view text) {
+bool is_model_name(std::string_view text) {
   return text.starts_with(kSpecPrefix) ||
-         std::ranges::find(presets(), text, &Gpt2Config::name) != presets().end();
+         std::ranges::find(presets(), text, &ModelConfig::name) != presets().end();
 }
 
-std::vector<std::string> gpt2_presets() {
+std::vector<std::string> model_presets() {
   std::vector<std::string> names;
-  for (const Gpt2Config& preset : presets()) names.push_back(preset.name);
+  for (const ModelConfig& preset : presets()) names.push_back(preset.name);
   return names;
 }
+
+bool implies_random_weights(std::string_view text) { return is_model_name(text); }
 
 }  // namespace strata::models

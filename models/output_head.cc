@@ -1,12 +1,12 @@
-#include "models/gpt2_head.h"
+#include "models/output_head.h"
 
 #include <algorithm>
 
 #include "kernels/base/error.h"
 #include "kernels/ops/cross_entropy.h"
-#include "kernels/ops/layernorm.h"
 #include "kernels/ops/linear.h"
 #include "models/carver.h"
+#include "models/model_units.h"
 #include "models/resident_unit.h"
 
 namespace strata::models {
@@ -15,15 +15,17 @@ using ops::Into;
 using ops::Matrix;
 
 // Laid out for the largest batch; a smaller one uses the first rows of each part.
-struct Gpt2Head::Views {
+struct OutputHead::Views {
   Matrix normed;   // (M, C)
   Matrix dnormed;  // (M, C) f32
-  float* mean;     // (M)
-  float* rstd;     // (M)
+  NormStatistics norm;
   ops::SoftmaxStats statistics;
 };
 
 namespace {
+
+constexpr TensorRun kNormWeight{0, 1};
+TensorRun norm_bias(const UnitSpec& unit) { return {1, unit.tensors.size() - 1}; }
 
 // One chunk and one micro-batch.
 struct Workspace {
@@ -38,12 +40,13 @@ struct Workspace {
 
 }  // namespace
 
-Gpt2Head::Gpt2Head(const Gpt2Config& config, Dtype dtype, Batch limits)
+OutputHead::OutputHead(const ModelConfig& config, Dtype dtype, Batch limits)
     : config_(config),
       dtype_(dtype),
       limits_(limits),
-      unit_(gpt2_final_norm_unit(config)),
-      chunk_rows_max_(std::min(gpt2_chunk_rows(config), config.vocabulary)) {
+      norm_(config),
+      unit_(final_norm_unit(config)),
+      chunk_rows_max_(std::min(table_chunk_rows(config), config.vocabulary)) {
   const std::int64_t m = limits.rows();
   normed_bytes_ = m * config.hidden * bytes_of(dtype);
   dnormed_bytes_ = m * config.hidden * bytes_of(Dtype::f32);
@@ -51,30 +54,29 @@ Gpt2Head::Gpt2Head(const Gpt2Config& config, Dtype dtype, Batch limits)
   workspace_bytes_ = layout_bytes<Workspace>(dtype_, limits_.rows(), chunk_rows_max_);
 }
 
-Gpt2Head::Views Gpt2Head::views_of(const HeadMemory& memory, std::int64_t rows) const {
+OutputHead::Views OutputHead::views_of(const HeadMemory& memory, std::int64_t rows) const {
   const std::int64_t m = limits_.rows();
   STRATA_CHECK(rows >= 1 && rows <= m, "{} rows, made for {}", rows, m);
   auto* const row_values = reinterpret_cast<float*>(memory.rows);
   return {Matrix::dense(memory.normed, dtype_, rows, config_.hidden),
           Matrix::dense(memory.dnormed, Dtype::f32, rows, config_.hidden),
-          row_values,
-          row_values + m,
+          {row_values, row_values + m},
           {row_values + 2 * m, row_values + 3 * m, row_values + 4 * m}};
 }
 
-void Gpt2Head::final_norm_forward(Stream& stream, Batch batch, const std::byte* weights,
-                                  const void* x, const HeadMemory& memory) const {
+void OutputHead::final_norm_forward(Stream& stream, Batch batch, const std::byte* weights,
+                                    const void* x, const HeadMemory& memory) const {
   const std::int64_t m = batch.rows();
   const ResidentWeights w(unit_, dtype_, weights);
   const Views r = views_of(memory, m);
-  ops::layernorm_forward(stream, r.normed, r.mean, r.rstd, read_only(x, dtype_, m, config_.hidden),
-                         w.vector(kLnFWeight), w.vector(kLnFBias));
+  norm_.forward(stream, r.normed, r.norm, read_only(x, dtype_, m, config_.hidden), w, kNormWeight,
+                norm_bias(unit_));
   ops::softmax_stats_init(stream, r.statistics, m);
 }
 
-void Gpt2Head::chunk_forward(Stream& stream, Batch batch, const std::byte* table,
-                             std::int64_t first_id, std::int64_t rows, const HeadMemory& memory,
-                             const std::int32_t* targets, std::byte* workspace) const {
+void OutputHead::chunk_forward(Stream& stream, Batch batch, const std::byte* table,
+                               std::int64_t first_id, std::int64_t rows, const HeadMemory& memory,
+                               const std::int32_t* targets, std::byte* workspace) const {
   STRATA_CHECK(rows <= chunk_rows_max_, "a chunk of {} rows, made for {}", rows, chunk_rows_max_);
   const Views r = views_of(memory, batch.rows());
   const auto chunk = lay_out<Workspace>(workspace, dtype_, batch.rows(), rows);
@@ -83,16 +85,16 @@ void Gpt2Head::chunk_forward(Stream& stream, Batch batch, const std::byte* table
   ops::softmax_stats_update(stream, r.statistics, chunk.logits, targets, first_id);
 }
 
-void Gpt2Head::finish_loss(Stream& stream, Batch batch, const HeadMemory& memory,
-                           const std::int32_t* targets, double* loss_sum) const {
+void OutputHead::finish_loss(Stream& stream, Batch batch, const HeadMemory& memory,
+                             const std::int32_t* targets, double* loss_sum) const {
   const std::int64_t m = batch.rows();
   ops::cross_entropy_loss(stream, loss_sum, views_of(memory, m).statistics, targets, m);
 }
 
-void Gpt2Head::chunk_backward(Stream& stream, Batch batch, const std::byte* table, float* dtable,
-                              Into into, std::int64_t first_id, std::int64_t rows,
-                              const HeadMemory& memory, const std::int32_t* targets, float scale,
-                              std::byte* workspace) const {
+void OutputHead::chunk_backward(Stream& stream, Batch batch, const std::byte* table, float* dtable,
+                                Into into, std::int64_t first_id, std::int64_t rows,
+                                const HeadMemory& memory, const std::int32_t* targets, float scale,
+                                std::byte* workspace) const {
   STRATA_CHECK(rows <= chunk_rows_max_, "a chunk of {} rows, made for {}", rows, chunk_rows_max_);
   const Views r = views_of(memory, batch.rows());
   const Matrix w = read_only(table, dtype_, rows, config_.hidden);
@@ -106,22 +108,21 @@ void Gpt2Head::chunk_backward(Stream& stream, Batch batch, const std::byte* tabl
   ops::linear_backward_weight(stream, dw, nullptr, chunk.dlogits, r.normed, into);
 }
 
-void Gpt2Head::final_norm_backward(Stream& stream, Batch batch, const std::byte* weights,
-                                   float* gradients, Into into, const void* x,
-                                   const HeadMemory& memory, void* dx) const {
+void OutputHead::final_norm_backward(Stream& stream, Batch batch, const std::byte* weights,
+                                     float* gradients, Into into, const void* x,
+                                     const HeadMemory& memory, void* dx) const {
   const std::int64_t m = batch.rows();
   const ResidentWeights w(unit_, dtype_, weights);
   const ResidentGradients g(unit_, gradients);
   const Views r = views_of(memory, m);
   if (into == Into::overwrite) g.zero_gaps(stream);
-  ops::layernorm_backward(stream, Matrix::dense(dx, dtype_, m, config_.hidden), Into::overwrite,
-                          g.vector(kLnFWeight), g.vector(kLnFBias), into, r.dnormed,
-                          read_only(x, dtype_, m, config_.hidden), w.vector(kLnFWeight), r.mean,
-                          r.rstd);
+  norm_.backward(stream, Matrix::dense(dx, dtype_, m, config_.hidden), Into::overwrite, g, into,
+                 r.dnormed, read_only(x, dtype_, m, config_.hidden), w, kNormWeight,
+                 norm_bias(unit_), r.norm);
 }
 
-void Gpt2Head::logits_of_row(Stream& stream, const std::byte* table, std::int64_t rows,
-                             const HeadMemory& memory, std::int64_t row, float* logits) const {
+void OutputHead::logits_of_row(Stream& stream, const std::byte* table, std::int64_t rows,
+                               const HeadMemory& memory, std::int64_t row, float* logits) const {
   const Matrix normed = views_of(memory, row + 1).normed;
   std::byte* const normed_row =
       static_cast<std::byte*>(normed.data) + row * config_.hidden * bytes_of(dtype_);
@@ -130,7 +131,7 @@ void Gpt2Head::logits_of_row(Stream& stream, const std::byte* table, std::int64_
                       read_only(table, dtype_, rows, config_.hidden), nullptr);
 }
 
-std::vector<ops::MatmulShape> Gpt2Head::matmul_shapes() const {
+std::vector<ops::MatmulShape> OutputHead::matmul_shapes() const {
   std::vector<std::int64_t> chunks{chunk_rows_max_};
   const std::int64_t last = config_.vocabulary % chunk_rows_max_;
   if (last != 0) chunks.push_back(last);
@@ -144,7 +145,7 @@ std::vector<ops::MatmulShape> Gpt2Head::matmul_shapes() const {
   return shapes;
 }
 
-double Gpt2Head::forward_flops(Batch batch) const {
+double OutputHead::forward_flops(Batch batch) const {
   return 2.0 * static_cast<double>(batch.rows()) * static_cast<double>(config_.vocabulary) *
          static_cast<double>(config_.hidden);
 }

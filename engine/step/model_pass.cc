@@ -1,4 +1,4 @@
-#include "engine/step/gpt2_pass.h"
+#include "engine/step/model_pass.h"
 
 #include <algorithm>
 
@@ -18,12 +18,15 @@ namespace {
 
 Into into(int micro_batch) { return micro_batch == 0 ? Into::overwrite : Into::add; }
 
+const std::int32_t* tokens_of(const MicroBatch& batch) { return batch.tokens; }
+const std::int32_t* positions_of(const MicroBatch& batch) { return batch.batch.positions; }
+
 }  // namespace
 
-Gpt2Pass::Gpt2Pass(const Gpt2Shape& shape, std::vector<models::UnitSpec> units,
-                   const offload::Plan& plan, Device& device, Stream& compute,
-                   offload::WeightStreamer& weights, offload::ActivationStore& activations,
-                   offload::GradientSink& gradients)
+ModelPass::ModelPass(const PassShape& shape, std::vector<models::UnitSpec> units,
+                     const offload::Plan& plan, Device& device, Stream& compute,
+                     offload::WeightStreamer& weights, offload::ActivationStore& activations,
+                     offload::GradientSink& gradients)
     : shape_(shape),
       units_(std::move(units)),
       index_(index_units(units_)),
@@ -33,7 +36,9 @@ Gpt2Pass::Gpt2Pass(const Gpt2Shape& shape, std::vector<models::UnitSpec> units,
       weights_(weights),
       activations_(activations),
       gradients_(gradients),
-      block_(shape.config, shape.precision, shape.micro_batch),
+      rotary_(device.allocate(kRotaryTag, rotary_bytes(shape))),
+      host_rotary_(device.allocate_pinned(kRotaryTag, rotary_bytes(shape))),
+      block_(shape.config, shape.precision, shape.micro_batch, make_rotary_tables()),
       head_(shape.config, shape.precision, shape.micro_batch),
       saved_(device.allocate("block activations", block_.saved_bytes())),
       head_rows_bytes_(head_rows_bytes(shape)),
@@ -41,23 +46,23 @@ Gpt2Pass::Gpt2Pass(const Gpt2Shape& shape, std::vector<models::UnitSpec> units,
           device.allocate("head statistics", shape.micro_batches_max * head_rows_bytes(shape))),
       workspace_(device.allocate("compute workspace", workspace_bytes(shape))) {}
 
-void Gpt2Pass::forward(std::span<const MicroBatch> batches, double* loss_sum,
-                       offload::PendingUpdates* updates) {
+void ModelPass::forward(std::span<const MicroBatch> batches, double* loss_sum,
+                        offload::PendingUpdates* updates) {
   begin(WalkKind::training, batches, updates);
   embed(batches);
   blocks_forward(batches, WalkKind::training);
   head_forward(batches, loss_sum);
 }
 
-void Gpt2Pass::backward(std::span<const MicroBatch> batches, PassOrder order, float scale) {
+void ModelPass::backward(std::span<const MicroBatch> batches, PassOrder order, float scale) {
   head_backward(batches, order, scale);
   blocks_backward(batches, order);
   embed_backward(batches, order);
   end();
 }
 
-void Gpt2Pass::evaluate(std::span<const MicroBatch> batches, double* loss_sum,
-                        offload::PendingUpdates* updates) {
+void ModelPass::evaluate(std::span<const MicroBatch> batches, double* loss_sum,
+                         offload::PendingUpdates* updates) {
   begin(WalkKind::evaluation, batches, updates);
   embed(batches);
   blocks_forward(batches, WalkKind::evaluation);
@@ -65,14 +70,14 @@ void Gpt2Pass::evaluate(std::span<const MicroBatch> batches, double* loss_sum,
   end();
 }
 
-void Gpt2Pass::logits(const MicroBatch& batch, std::int64_t row, float* logits,
-                      offload::PendingUpdates* updates) {
+void ModelPass::logits(const MicroBatch& batch, std::int64_t row, float* logits,
+                       offload::PendingUpdates* updates) {
   const std::span<const MicroBatch> one(&batch, 1);
   begin(WalkKind::sampling, one, updates);
   embed(one);
   blocks_forward(one, WalkKind::sampling);
   final_norm(one);
-  for (const int chunk : index_.token_chunks) {
+  for (const int chunk : index_.head_chunks) {
     const Lease lease = weights_.acquire(chunk);
     std::byte* const normed = activations_.open(normed_record(walk_shape_, 0));
     head_.logits_of_row(compute_, lease.data(), table(chunk).rows, head_memory(0, normed, nullptr),
@@ -82,13 +87,13 @@ void Gpt2Pass::logits(const MicroBatch& batch, std::int64_t row, float* logits,
   end();
 }
 
-void Gpt2Pass::gather_all(offload::PendingUpdates* updates) {
+void ModelPass::gather_all(offload::PendingUpdates* updates) {
   begin(WalkKind::gathering, {}, updates);
   for (const int unit : first_use_order(index_)) weights_.acquire(unit);
   end();
 }
 
-const Gpt2Pass::Walk& Gpt2Pass::walk(WalkKind kind, std::size_t micro_batches) {
+const ModelPass::Walk& ModelPass::walk(WalkKind kind, std::size_t micro_batches) {
   const int count = static_cast<int>(micro_batches);
   for (const Walk& walk : walks_) {
     if (walk.kind == kind && walk.micro_batches == count) return walk;
@@ -106,57 +111,65 @@ const Gpt2Pass::Walk& Gpt2Pass::walk(WalkKind kind, std::size_t micro_batches) {
   return walks_.emplace_back(std::move(walk));
 }
 
-void Gpt2Pass::begin(WalkKind kind, std::span<const MicroBatch> batches,
-                     offload::PendingUpdates* updates) {
+void ModelPass::begin(WalkKind kind, std::span<const MicroBatch> batches,
+                      offload::PendingUpdates* updates) {
   const Walk& schedule = walk(kind, batches.size());
   weights_.begin(schedule.uses, updates);
   activations_.begin(schedule.accesses);
 }
 
-void Gpt2Pass::end() {
+void ModelPass::end() {
   weights_.end();
   activations_.end();
 }
 
-void Gpt2Pass::embed(std::span<const MicroBatch> batches) {
+ops::RotaryTables ModelPass::make_rotary_tables() {
+  if (!shape_.config.rotary) return {};
+  const std::int64_t positions = shape_.micro_batch.tokens;
+  const auto elements = static_cast<std::size_t>(positions * shape_.config.head_dim / 2);
+  const std::span tables(host_rotary_.as<float>(), 2 * elements);
+  models::fill_rotary_tables(*shape_.config.rotary, tables.first(elements), tables.last(elements));
+  compute_.copy(rotary_.data(), host_rotary_.data(), rotary_bytes(shape_));
+  const auto* const device = reinterpret_cast<const float*>(rotary_.data());
+  return {device, device + elements, positions, shape_.config.head_dim};
+}
+
+// x = or += the rows of a table that `ids` names.
+void ModelPass::embed_rows(int table, const std::int32_t* (*ids)(const MicroBatch&), Into into,
+                           std::span<const MicroBatch> batches) {
   const std::int64_t hidden = shape_.config.hidden;
-  const auto hidden_state = [&](std::size_t j) {
+  const models::TensorSpec& piece = this->table(table);
+  const Lease lease = weights_.acquire(table);
+  const Matrix rows = models::read_only(lease.data(), shape_.precision, piece.rows, hidden);
+  for (std::size_t j = 0; j < batches.size(); ++j) {
     std::byte* const x = activations_.open(block_record(walk_shape_, 0, static_cast<int>(j)));
-    return Matrix::dense(x, shape_.precision, batches[j].batch.rows(), hidden);
-  };
-  {
-    const Lease lease = weights_.acquire(index_.positions);
-    const Matrix positions =
-        models::read_only(lease.data(), shape_.precision, table(index_.positions).rows, hidden);
-    for (std::size_t j = 0; j < batches.size(); ++j) {
-      ops::position_embedding_forward(compute_, hidden_state(j), positions,
-                                      batches[j].batch.tokens);
-      activations_.end_turn();
-    }
+    ops::embedding_forward(compute_,
+                           Matrix::dense(x, shape_.precision, batches[j].batch.rows(), hidden),
+                           into, ids(batches[j]), rows, piece.first_row);
+    activations_.end_turn();
   }
+}
+
+void ModelPass::embed(std::span<const MicroBatch> batches) {
+  if (index_.learned_positions())
+    embed_rows(index_.positions, positions_of, Into::overwrite, batches);
   for (const int chunk : index_.token_chunks) {
-    const Lease lease = weights_.acquire(chunk);
-    const Matrix rows =
-        models::read_only(lease.data(), shape_.precision, table(chunk).rows, hidden);
-    for (std::size_t j = 0; j < batches.size(); ++j) {
-      ops::token_embedding_forward(compute_, hidden_state(j), batches[j].tokens, rows,
-                                   table(chunk).first_row);
-      activations_.end_turn();
-    }
+    const bool first = chunk == index_.token_chunks.front() && !index_.learned_positions();
+    embed_rows(chunk, tokens_of, first ? Into::overwrite : Into::add, batches);
   }
 }
 
 // Where a block's forward leaves what its backward needs.
-std::byte* Gpt2Pass::saved_of(std::byte* input_record) {
+std::byte* ModelPass::saved_of(std::byte* input_record) {
   return shape_.recompute ? saved_.data() : input_record + block_input_bytes(shape_);
 }
 
-models::HeadMemory Gpt2Pass::head_memory(int micro_batch, std::byte* normed,
-                                         std::byte* dnormed) const {
+models::HeadMemory ModelPass::head_memory(int micro_batch, std::byte* normed,
+                                          std::byte* dnormed) const {
   return {normed, dnormed, head_rows_.data() + micro_batch * head_rows_bytes_};
 }
 
-void Gpt2Pass::blocks_forward(std::span<const MicroBatch> batches, WalkKind kind) {
+void ModelPass::blocks_forward(std::span<const MicroBatch> batches, WalkKind kind) {
   for (int layer = 0; layer < walk_shape_.layers; ++layer) {
     const Lease lease = weights_.acquire(index_.blocks[static_cast<std::size_t>(layer)]);
     for (std::size_t j = 0; j < batches.size(); ++j) {
@@ -170,7 +183,7 @@ void Gpt2Pass::blocks_forward(std::span<const MicroBatch> batches, WalkKind kind
   }
 }
 
-void Gpt2Pass::final_norm(std::span<const MicroBatch> batches) {
+void ModelPass::final_norm(std::span<const MicroBatch> batches) {
   const Lease lease = weights_.acquire(index_.final_norm);
   for (std::size_t j = 0; j < batches.size(); ++j) {
     const int micro = static_cast<int>(j);
@@ -183,9 +196,9 @@ void Gpt2Pass::final_norm(std::span<const MicroBatch> batches) {
   }
 }
 
-void Gpt2Pass::head_forward(std::span<const MicroBatch> batches, double* loss_sum) {
+void ModelPass::head_forward(std::span<const MicroBatch> batches, double* loss_sum) {
   final_norm(batches);
-  for (const int chunk : index_.token_chunks) {
+  for (const int chunk : index_.head_chunks) {
     const Lease lease = weights_.acquire(chunk);
     for (std::size_t j = 0; j < batches.size(); ++j) {
       const int micro = static_cast<int>(j);
@@ -193,7 +206,7 @@ void Gpt2Pass::head_forward(std::span<const MicroBatch> batches, double* loss_su
           head_memory(micro, activations_.open(normed_record(walk_shape_, micro)), nullptr);
       head_.chunk_forward(compute_, batches[j].batch, lease.data(), table(chunk).first_row,
                           table(chunk).rows, memory, batches[j].targets, workspace_.data());
-      if (chunk == index_.token_chunks.back()) {
+      if (chunk == index_.head_chunks.back()) {
         head_.finish_loss(compute_, batches[j].batch, memory, batches[j].targets, loss_sum);
       }
       activations_.end_turn();
@@ -202,14 +215,14 @@ void Gpt2Pass::head_forward(std::span<const MicroBatch> batches, double* loss_su
 }
 
 // A gradient slot for the pass. A rank whose share ended before this pass contributes zeros.
-float* Gpt2Pass::open_gradients(int unit, std::span<const MicroBatch> batches) {
+float* ModelPass::open_gradients(int unit, std::span<const MicroBatch> batches) {
   float* const gradients = gradients_.open(unit);
   if (batches.empty()) compute_.fill_zero(gradients, this->unit(unit).elements * 4);
   return gradients;
 }
 
-void Gpt2Pass::head_backward(std::span<const MicroBatch> batches, PassOrder order, float scale) {
-  for (const int chunk : index_.token_chunks) {
+void ModelPass::head_backward(std::span<const MicroBatch> batches, PassOrder order, float scale) {
+  for (const int chunk : index_.head_chunks) {
     const Lease lease = weights_.acquire(chunk);
     float* const dtable = open_gradients(chunk, batches);
     for (std::size_t j = 0; j < batches.size(); ++j) {
@@ -222,7 +235,8 @@ void Gpt2Pass::head_backward(std::span<const MicroBatch> batches, PassOrder orde
                            workspace_.data());
       activations_.end_turn();
     }
-    gradients_.close({chunk, order.first, false});  // the embedding's rows are still to come
+    // Of a tied table the embedding's rows are still to come.
+    gradients_.close({chunk, order.first, order.last && !index_.tied()});
   }
   const Lease lease = weights_.acquire(index_.final_norm);
   float* const dnorm = open_gradients(index_.final_norm, batches);
@@ -237,7 +251,7 @@ void Gpt2Pass::head_backward(std::span<const MicroBatch> batches, PassOrder orde
   gradients_.close({index_.final_norm, order.first, order.last});
 }
 
-void Gpt2Pass::blocks_backward(std::span<const MicroBatch> batches, PassOrder order) {
+void ModelPass::blocks_backward(std::span<const MicroBatch> batches, PassOrder order) {
   for (int layer = walk_shape_.layers; layer-- > 0;) {
     const int index = index_.blocks[static_cast<std::size_t>(layer)];
     const Lease lease = weights_.acquire(index);
@@ -257,30 +271,30 @@ void Gpt2Pass::blocks_backward(std::span<const MicroBatch> batches, PassOrder or
   }
 }
 
-void Gpt2Pass::embed_backward(std::span<const MicroBatch> batches, PassOrder order) {
+// The gradient of a table, opened, from that of x.
+void ModelPass::embed_rows_backward(int table, const std::int32_t* (*ids)(const MicroBatch&),
+                                    std::span<const MicroBatch> batches) {
   const std::int64_t hidden = shape_.config.hidden;
-  const auto dx = [&](std::size_t j) {
-    std::byte* const data = activations_.open(block_record(walk_shape_, 0, static_cast<int>(j)));
-    return Matrix::dense(data, shape_.precision, batches[j].batch.rows(), hidden);
-  };
-  const auto gradients_of = [&](int unit) {
-    return Matrix::dense(open_gradients(unit, batches), Dtype::f32, table(unit).rows, hidden);
-  };
-  const Matrix dpositions = gradients_of(index_.positions);
+  const models::TensorSpec& piece = this->table(table);
+  const Matrix dtable =
+      Matrix::dense(open_gradients(table, batches), Dtype::f32, piece.rows, hidden);
   for (std::size_t j = 0; j < batches.size(); ++j) {
-    ops::position_embedding_backward(compute_, dpositions, into(static_cast<int>(j)), dx(j),
-                                     batches[j].batch.tokens);
+    std::byte* const dx = activations_.open(block_record(walk_shape_, 0, static_cast<int>(j)));
+    ops::embedding_backward(compute_, dtable, into(static_cast<int>(j)),
+                            Matrix::dense(dx, shape_.precision, batches[j].batch.rows(), hidden),
+                            ids(batches[j]), piece.first_row);
     activations_.end_turn();
   }
-  gradients_.close({index_.positions, order.first, order.last});
+}
+
+void ModelPass::embed_backward(std::span<const MicroBatch> batches, PassOrder order) {
+  if (index_.learned_positions()) {
+    embed_rows_backward(index_.positions, positions_of, batches);
+    gradients_.close({index_.positions, order.first, order.last});
+  }
   for (const int chunk : index_.token_chunks) {
-    const Matrix dtable = gradients_of(chunk);
-    for (std::size_t j = 0; j < batches.size(); ++j) {
-      ops::token_embedding_backward(compute_, dtable, into(static_cast<int>(j)), dx(j),
-                                    batches[j].tokens, table(chunk).first_row);
-      activations_.end_turn();
-    }
-    gradients_.close({chunk, false, order.last});
+    embed_rows_backward(chunk, tokens_of, batches);
+    gradients_.close({chunk, order.first && !index_.tied(), order.last});
   }
 }
 

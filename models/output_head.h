@@ -1,4 +1,5 @@
-// Final norm and the tied output head, one chunk of the vocabulary at a time.
+// Final norm and output head, tied to the token table or with its own, one chunk of the vocabulary
+// at a time.
 //
 // The order of a pass: final_norm_forward per micro-batch; then for each chunk, for each
 // micro-batch, chunk_forward; then finish_loss per micro-batch. For training once more over the
@@ -13,8 +14,9 @@
 #include "kernels/device/device.h"
 #include "kernels/ops/cpu_ops.h"
 #include "kernels/ops/view.h"
-#include "models/gpt2_block.h"
-#include "models/gpt2_config.h"
+#include "models/decoder_block.h"
+#include "models/model_config.h"
+#include "models/norm.h"
 
 namespace strata::models {
 
@@ -27,9 +29,9 @@ struct HeadMemory {
   std::byte* rows = nullptr;     // mean, rstd, statistics: 5 × (M) f32
 };
 
-class Gpt2Head {
+class OutputHead {
  public:
-  Gpt2Head(const Gpt2Config& config, Dtype dtype, Batch limits);
+  OutputHead(const ModelConfig& config, Dtype dtype, Batch limits);
 
   // Bytes of each piece of a HeadMemory.
   std::int64_t normed_bytes() const { return normed_bytes_; }
@@ -38,11 +40,11 @@ class Gpt2Head {
   // Logits of one chunk for one micro-batch, and their gradients.
   std::int64_t workspace_bytes() const { return workspace_bytes_; }
 
-  // weights: the ln_f unit. Writes normed, mean, rstd; resets the statistics.
+  // weights: the final norm's unit. Writes normed, mean, rstd; resets the statistics.
   void final_norm_forward(Stream& stream, Batch batch, const std::byte* weights, const void* x,
                           const HeadMemory& memory) const;
-  // table: rows [first_id, first_id + rows) of the token table, (rows, C); at most
-  // gpt2_chunk_rows().
+  // table: rows [first_id, first_id + rows) of the token or head table, (rows, C); at most
+  // table_chunk_rows().
   void chunk_forward(Stream& stream, Batch batch, const std::byte* table, std::int64_t first_id,
                      std::int64_t rows, const HeadMemory& memory, const std::int32_t* targets,
                      std::byte* workspace) const;
@@ -54,7 +56,7 @@ class Gpt2Head {
                       ops::Into into, std::int64_t first_id, std::int64_t rows,
                       const HeadMemory& memory, const std::int32_t* targets, float scale,
                       std::byte* workspace) const;
-  // gradients: the ln_f unit, f32; Into::overwrite also zeroes the gap between its tensors.
+  // gradients: the final norm's unit, f32; Into::overwrite also zeroes the gap between its tensors.
   // dx (B·T, C) may be x itself.
   void final_norm_backward(Stream& stream, Batch batch, const std::byte* weights, float* gradients,
                            ops::Into into, const void* x, const HeadMemory& memory, void* dx) const;
@@ -71,10 +73,11 @@ class Gpt2Head {
   struct Views;
   Views views_of(const HeadMemory& memory, std::int64_t rows) const;
 
-  Gpt2Config config_;
+  ModelConfig config_;
   Dtype dtype_;
   Batch limits_;
-  UnitSpec unit_;  // ln_f
+  Norm norm_;
+  UnitSpec unit_;  // of the final norm
   std::int64_t chunk_rows_max_ = 0;
   std::int64_t normed_bytes_ = 0;
   std::int64_t dnormed_bytes_ = 0;

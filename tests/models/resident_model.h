@@ -1,6 +1,6 @@
-// ResidentGpt2: a whole small GPT-2 in device memory, driven from the host in the order of a
-// training step: unit after unit, every micro-batch in each; backward recomputes each block from
-// its input, and its gradient takes the input's place.
+// ResidentModel: a whole small model of any family in device memory, driven from the host in the
+// order of a training step: unit after unit, every micro-batch in each; backward recomputes each
+// block from its input, and its gradient takes the input's place.
 #pragma once
 
 #include <algorithm>
@@ -14,8 +14,9 @@
 
 #include "kernels/base/error.h"
 #include "kernels/ops/embedding.h"
-#include "models/gpt2_block.h"
-#include "models/gpt2_head.h"
+#include "models/decoder_block.h"
+#include "models/model_units.h"
+#include "models/output_head.h"
 #include "tests/support/test_device.h"
 
 namespace strata::models {
@@ -31,23 +32,24 @@ struct Cut {
   std::vector<std::int64_t> chunks;         // vocabulary rows of each
 };
 
-class ResidentGpt2 {
+class ResidentModel {
  public:
   // `limits`: the largest micro-batch. `weights`: the values of the tensor of a name.
-  ResidentGpt2(const Gpt2Config& config, Arithmetic arithmetic, Batch limits,
-               const std::function<std::span<const float>(const std::string&)>& weights,
-               int threads = 2)
+  ResidentModel(const ModelConfig& config, Arithmetic arithmetic, Batch limits,
+                const std::function<std::span<const float>(const std::string&)>& weights,
+                int threads = 2)
       : config_(config),
         dtype_(arithmetic.activations),
         limits_(limits),
         device_(ops_limits(config, limits), arithmetic.matmul, threads),
-        block_(config, dtype_, limits),
+        rotary_(make_rotary(config, limits)),
+        block_(config, dtype_, limits, rotary_tables(config, limits)),
         head_(config, dtype_, limits),
         saved_(device_.allocate(block_.saved_bytes())),
         recomputed_out_(device_.allocate(activation_bytes())),
         workspace_(device_.allocate(std::max(block_.workspace_bytes(), head_.workspace_bytes()))),
         loss_(device_.allocate(sizeof(double))) {
-    for (const UnitSpec& spec : gpt2_units(config)) {
+    for (const UnitSpec& spec : model_units(config)) {
       std::vector<float> values(static_cast<std::size_t>(spec.elements), 0.0f);
       for (const TensorSpec& tensor : spec.tensors) {
         std::ranges::copy(
@@ -59,6 +61,7 @@ class ResidentGpt2 {
       units_.push_back({spec, device_.upload(values, dtype_), device_.upload(nan)});
     }
     STRATA_CHECK(units_.front().spec.tensors.front().rows == config.vocabulary, "one table unit");
+    first_block_ = config.learned_positions() ? 2 : 1;
   }
 
   // tokens, targets: (B, T) of all micro-batches. Returns the sum of the losses; gradients() are
@@ -109,6 +112,7 @@ class ResidentGpt2 {
     Batch batch;
     DeviceBuffer tokens;
     DeviceBuffer targets;
+    DeviceBuffer positions;
     std::vector<DeviceBuffer> inputs;  // of block 0 … L-1 and of the final norm; later, dx
     DeviceBuffer normed;
     DeviceBuffer dnormed;
@@ -118,25 +122,42 @@ class ResidentGpt2 {
     const std::int32_t* next() const { return reinterpret_cast<std::int32_t*>(targets.data()); }
   };
 
-  static ops::CpuOpsLimits ops_limits(const Gpt2Config& config, Batch limits) {
-    return {.weight_rows_max = std::max(4 * config.hidden, config.vocabulary),
-            .weight_cols_max = 4 * config.hidden,
+  static ops::CpuOpsLimits ops_limits(const ModelConfig& config, Batch limits) {
+    const std::int64_t widest = std::max(
+        {2 * config.intermediate, config.hidden, config.channels() + 2 * config.kv_channels()});
+    return {.weight_rows_max = std::max(widest, config.vocabulary),
+            .weight_cols_max = widest,
             .rows_max = limits.rows(),
             .tokens_max = limits.tokens,
-            .head_dim = config.head_dim()};
+            .head_dim = config.head_dim,
+            .heads_per_kv_head = config.heads / config.kv_heads};
   }
   std::int64_t activation_bytes() const {
     return limits_.rows() * config_.hidden * bytes_of(dtype_);
   }
   const Unit& table() const { return units_.front(); }
   const Unit& positions() const { return units_[1]; }
-  const Unit& block(std::int64_t layer) const { return units_[2 + layer]; }
-  const Unit& final_norm() const { return units_.back(); }
+  const Unit& block(std::int64_t layer) const { return units_[first_block_ + layer]; }
+  const Unit& final_norm() const { return units_[first_block_ + config_.layers]; }
+  bool tied() const { return config_.head == HeadKind::tied; }
+  const Unit& head_table() const { return tied() ? table() : units_.back(); }
   const std::byte* table_row(std::int64_t id) const {
-    return table().weights.data() + id * config_.hidden * bytes_of(dtype_);
+    return head_table().weights.data() + id * config_.hidden * bytes_of(dtype_);
   }
   float* table_gradient_row(std::int64_t id) const {
-    return table().gradient() + id * config_.hidden;
+    return head_table().gradient() + id * config_.hidden;
+  }
+  DeviceBuffer make_rotary(const ModelConfig& config, Batch limits) {
+    if (!config.rotary) return {};
+    std::vector<float> tables(static_cast<std::size_t>(limits.tokens * config.head_dim));
+    const std::size_t half = tables.size() / 2;
+    fill_rotary_tables(*config.rotary, std::span(tables).first(half), std::span(tables).last(half));
+    return device_.upload(tables);
+  }
+  ops::RotaryTables rotary_tables(const ModelConfig& config, Batch limits) const {
+    if (!config.rotary) return {};
+    const auto* const cos = reinterpret_cast<const float*>(rotary_.data());
+    return {cos, cos + limits.tokens * config.head_dim / 2, limits.tokens, config.head_dim};
   }
   // (rows, C) of activations or weights.
   ops::Matrix matrix(std::byte* data, std::int64_t rows) const {
@@ -166,7 +187,13 @@ class ResidentGpt2 {
     std::int64_t first = 0;
     for (const std::int64_t sequences : cut.micro_batches) {
       MicroBatch& micro = micros_.emplace_back();
-      micro.batch = {sequences, tokens_per_sequence};
+      std::vector<std::int32_t> positions;
+      for (std::int64_t row = 0; row < sequences * tokens_per_sequence; ++row) {
+        positions.push_back(static_cast<std::int32_t>(row % tokens_per_sequence));
+      }
+      micro.positions = device_.upload(positions);
+      micro.batch = {sequences, tokens_per_sequence,
+                     reinterpret_cast<const std::int32_t*>(micro.positions.data())};
       micro.tokens = device_.upload(tokens.subspan(first, micro.batch.rows()));
       micro.targets = device_.upload(targets.subspan(first, micro.batch.rows()));
       for (std::int64_t i = 0; i <= config_.layers; ++i) {
@@ -183,10 +210,13 @@ class ResidentGpt2 {
     Stream& stream = device_.stream();
     for (const MicroBatch& micro : micros_) {
       const ops::Matrix x = matrix(micro.inputs[0].data(), micro.batch.rows());
-      ops::position_embedding_forward(
-          stream, x, matrix(positions().weights.data(), config_.context), micro.batch.tokens);
-      ops::token_embedding_forward(stream, x, micro.ids(),
-                                   matrix(table().weights.data(), config_.vocabulary), 0);
+      if (config_.learned_positions()) {
+        ops::embedding_forward(stream, x, ops::Into::overwrite, micro.batch.positions,
+                               matrix(positions().weights.data(), config_.context), 0);
+      }
+      ops::embedding_forward(stream, x,
+                             config_.learned_positions() ? ops::Into::add : ops::Into::overwrite,
+                             micro.ids(), matrix(table().weights.data(), config_.vocabulary), 0);
     }
     for (std::int64_t layer = 0; layer < config_.layers; ++layer) {
       for (const MicroBatch& micro : micros_) {
@@ -232,10 +262,12 @@ class ResidentGpt2 {
     for (std::size_t i = 0; i < micros_.size(); ++i) {
       const MicroBatch& micro = micros_[i];
       const ops::Matrix dx = matrix(micro.inputs[0].data(), micro.batch.rows());
-      ops::position_embedding_backward(stream, gradient_matrix(positions(), config_.context),
-                                       into(i), dx, micro.batch.tokens);
-      ops::token_embedding_backward(stream, gradient_matrix(table(), config_.vocabulary),
-                                    ops::Into::add, dx, micro.ids(), 0);
+      if (config_.learned_positions()) {
+        ops::embedding_backward(stream, gradient_matrix(positions(), config_.context), into(i), dx,
+                                micro.batch.positions, 0);
+      }
+      ops::embedding_backward(stream, gradient_matrix(table(), config_.vocabulary),
+                              tied() ? ops::Into::add : into(i), dx, micro.ids(), 0);
     }
   }
 
@@ -250,13 +282,15 @@ class ResidentGpt2 {
                     workspace_.data());
   }
 
-  Gpt2Config config_;
+  ModelConfig config_;
   Dtype dtype_;
   Batch limits_;
   strata::testing::TestDevice device_;
-  Gpt2Block block_;
-  Gpt2Head head_;
+  DeviceBuffer rotary_;
+  DecoderBlock block_;
+  OutputHead head_;
   std::vector<Unit> units_;
+  std::int64_t first_block_ = 0;
   DeviceBuffer saved_;
   DeviceBuffer recomputed_out_;  // nobody reads it
   DeviceBuffer workspace_;

@@ -1,18 +1,19 @@
 // Properties of the block that hold whatever its numbers; gpt2_golden_test.cc checks the numbers.
-#include "models/gpt2_block.h"
+#include "models/decoder_block.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 
+#include "models/presets.h"
 #include "tests/support/compare.h"
 #include "tests/support/test_device.h"
 
 namespace strata::models {
 namespace {
 
-const Gpt2Config kConfig = parse_gpt2("gpt2:layers=2,hidden=36,heads=3,context=24");
+const ModelConfig kConfig = parse_model("gpt2:layers=2,hidden=36,heads=3,context=24");
 constexpr Batch kLimits{2, 11};
 
 using strata::testing::random_values;
@@ -20,13 +21,14 @@ using strata::testing::TestDevice;
 
 std::vector<float> random_weights(const UnitSpec& unit) {
   std::vector<float> values = random_values(Dtype::f32, unit.elements, 1, 0, 0.35f);
-  for (const BlockTensor norm : {kLn1Weight, kLn2Weight}) {
-    std::fill_n(values.begin() + unit.tensors[norm].offset_elements, kConfig.hidden, 1.0f);
+  const BlockTensors tensors = block_unit(kConfig, 0).tensors;
+  for (const TensorRun norm : {tensors.norm1_weight, tensors.norm2_weight}) {
+    std::fill_n(values.begin() + unit.tensors[norm.first].offset_elements, kConfig.hidden, 1.0f);
   }
   return values;
 }
 
-class Gpt2BlockTest : public ::testing::TestWithParam<Dtype> {
+class DecoderBlockTest : public ::testing::TestWithParam<Dtype> {
  protected:
   struct Outcome {
     std::vector<float> out;
@@ -40,7 +42,7 @@ class Gpt2BlockTest : public ::testing::TestWithParam<Dtype> {
   // beyond what it asked for.
   Outcome run(Batch batch, Batch limits, const std::vector<float>& x, Dx where = Dx::separate,
               ops::Into into = ops::Into::overwrite, float gradients_before = NAN) {
-    const Gpt2Block block(kConfig, dtype_, limits);
+    const DecoderBlock block(kConfig, dtype_, limits);
     const std::int64_t elements = batch.rows() * kConfig.hidden;
     const DeviceBuffer weights = device_.upload(random_weights(unit_), dtype_);
     const DeviceBuffer input = device_.upload(x, dtype_);
@@ -68,21 +70,21 @@ class Gpt2BlockTest : public ::testing::TestWithParam<Dtype> {
   }
 
   Dtype dtype_ = GetParam();
-  UnitSpec unit_ = gpt2_block_unit(kConfig, 0);
+  UnitSpec unit_ = block_unit(kConfig, 0).spec;
   TestDevice device_{{.weight_rows_max = 4 * kConfig.hidden,
                       .weight_cols_max = 4 * kConfig.hidden,
                       .rows_max = kLimits.rows(),
                       .tokens_max = kLimits.tokens,
-                      .head_dim = kConfig.head_dim()},
+                      .head_dim = kConfig.head_dim},
                      dtype_};
 };
 
-TEST_P(Gpt2BlockTest, InputGradientMayTakeTheInputsPlace) {
+TEST_P(DecoderBlockTest, InputGradientMayTakeTheInputsPlace) {
   const std::vector<float> x = input(kLimits);
   EXPECT_EQ(run(kLimits, kLimits, x), run(kLimits, kLimits, x, Dx::in_place_of_x));
 }
 
-TEST_P(Gpt2BlockTest, ASmallerBatchDoesNotDependOnTheLimits) {
+TEST_P(DecoderBlockTest, ASmallerBatchDoesNotDependOnTheLimits) {
   for (const Batch batch : {Batch{1, 11}, Batch{2, 5}, Batch{1, 1}}) {
     const std::vector<float> x = input(batch);
     EXPECT_EQ(run(batch, kLimits, x), run(batch, batch, x));
@@ -91,7 +93,7 @@ TEST_P(Gpt2BlockTest, ASmallerBatchDoesNotDependOnTheLimits) {
 
 // Sums of one call and of the call before may be taken in any order within an entry: a few f32
 // roundings (2^-24) of numbers not larger than the largest entry plus what was there.
-TEST_P(Gpt2BlockTest, WeightGradientsAddToWhatIsThere) {
+TEST_P(DecoderBlockTest, WeightGradientsAddToWhatIsThere) {
   constexpr float kBefore = 0.5f;
   const std::vector<float> x = input(kLimits);
   const std::vector<float> overwritten = run(kLimits, kLimits, x).gradients;
@@ -107,7 +109,7 @@ TEST_P(Gpt2BlockTest, WeightGradientsAddToWhatIsThere) {
   }
 }
 
-TEST_P(Gpt2BlockTest, ATokenSeesOnlyItselfAndThePast) {
+TEST_P(DecoderBlockTest, ATokenSeesOnlyItselfAndThePast) {
   constexpr std::int64_t kChanged = 6;  // token of sequence 0
   const std::vector<float> x = input(kLimits);
   std::vector<float> other = x;
@@ -125,11 +127,11 @@ TEST_P(Gpt2BlockTest, ATokenSeesOnlyItselfAndThePast) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Dtypes, Gpt2BlockTest, ::testing::Values(Dtype::f32, Dtype::bf16),
+INSTANTIATE_TEST_SUITE_P(Dtypes, DecoderBlockTest, ::testing::Values(Dtype::f32, Dtype::bf16),
                          [](const auto& info) { return name_of(info.param); });
 
-TEST(Gpt2BlockCost, ListsFourLinearLayersThreeWays) {
-  const Gpt2Block block(parse_gpt2("gpt2-124m"), Dtype::bf16, {2, 1024});
+TEST(DecoderBlockCost, ListsFourLinearLayersThreeWays) {
+  const DecoderBlock block(parse_model("gpt2-124m"), Dtype::bf16, {2, 1024});
   const std::vector<ops::MatmulShape> shapes = block.matmul_shapes();
   double weights = 0;
   for (const ops::MatmulShape& shape : shapes) {
@@ -144,15 +146,15 @@ TEST(Gpt2BlockCost, ListsFourLinearLayersThreeWays) {
 
 // 2 × 1024 tokens through 7,077,888 weights; q·kᵀ and p·v of 524,800 causal pairs × 768 channels in
 // each of 2 sequences; two operations each.
-TEST(Gpt2BlockCost, CountsOperationsOfForward) {
-  const Gpt2Block block(parse_gpt2("gpt2-124m"), Dtype::bf16, {2, 1024});
+TEST(DecoderBlockCost, CountsOperationsOfForward) {
+  const DecoderBlock block(parse_model("gpt2-124m"), Dtype::bf16, {2, 1024});
   EXPECT_DOUBLE_EQ(block.forward_flops({2, 1024}),
                    2.0 * 2048 * 7'077'888 + 2.0 * 2 * 2 * 524'800 * 768);
 }
 
-TEST(Gpt2BlockDeathTest, RefusesABatchBeyondItsLimits) {
+TEST(DecoderBlockDeathTest, RefusesABatchBeyondItsLimits) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
-  const Gpt2Block block(kConfig, Dtype::f32, kLimits);
+  const DecoderBlock block(kConfig, Dtype::f32, kLimits);
   TestDevice device({.weight_rows_max = 144,
                      .weight_cols_max = 144,
                      .rows_max = 64,

@@ -1,6 +1,6 @@
 // Properties of the head that hold whatever its numbers, and the loss against its definition;
 // gpt2_golden_test.cc checks the gradients.
-#include "models/gpt2_head.h"
+#include "models/output_head.h"
 
 #include <gtest/gtest.h>
 
@@ -8,13 +8,14 @@
 #include <cmath>
 
 #include "kernels/ops/cross_entropy.h"
+#include "models/presets.h"
 #include "tests/support/compare.h"
 #include "tests/support/test_device.h"
 
 namespace strata::models {
 namespace {
 
-const Gpt2Config kConfig = parse_gpt2("gpt2:layers=2,hidden=36,heads=3,context=24,vocab=61");
+const ModelConfig kConfig = parse_model("gpt2:layers=2,hidden=36,heads=3,context=24,vocab=61");
 constexpr Batch kBatch{2, 5};
 constexpr float kScale = 0.125f;
 
@@ -23,7 +24,7 @@ using strata::testing::largest_difference;
 using strata::testing::random_values;
 using strata::testing::TestDevice;
 
-class Gpt2HeadTest : public ::testing::TestWithParam<Dtype> {
+class OutputHeadTest : public ::testing::TestWithParam<Dtype> {
  protected:
   struct Outcome {
     double loss;
@@ -38,11 +39,11 @@ class Gpt2HeadTest : public ::testing::TestWithParam<Dtype> {
   // it writes beyond what it asked for. The backward runs `backwards` times on one HeadMemory.
   Outcome run(const std::vector<std::int64_t>& chunks, const std::vector<std::int32_t>& targets,
               Batch limits = kBatch, int backwards = 1) {
-    const Gpt2Head head(kConfig, dtype_, limits);
+    const OutputHead head(kConfig, dtype_, limits);
     Stream& stream = device_.stream();
     const std::int64_t c = kConfig.hidden;
     const std::int64_t m = kBatch.rows();
-    const UnitSpec norm_unit = gpt2_final_norm_unit(kConfig);
+    const UnitSpec norm_unit = final_norm_unit(kConfig);
     const DeviceBuffer norm =
         device_.upload(random_values(dtype_, norm_unit.elements, 1, 1, 0.2f), dtype_);
     const DeviceBuffer table =
@@ -108,13 +109,13 @@ class Gpt2HeadTest : public ::testing::TestWithParam<Dtype> {
                       .weight_cols_max = kConfig.hidden,
                       .rows_max = 16,
                       .tokens_max = 8,
-                      .head_dim = kConfig.head_dim()},
+                      .head_dim = kConfig.head_dim},
                      dtype_};
 };
 
 // -log softmax in double of the logits that logits_of_row() gives. Each row's loss is made of f32
 // numbers below 16 with a few roundings: 10 rows × 16 × 8 × 2^-24.
-TEST_P(Gpt2HeadTest, LossIsTheSumOfCrossEntropies) {
+TEST_P(OutputHeadTest, LossIsTheSumOfCrossEntropies) {
   const Outcome outcome = run({61}, targets_);
   double expected = 0;
   for (std::int64_t row = 0; row < kBatch.rows(); ++row) {
@@ -130,7 +131,7 @@ TEST_P(Gpt2HeadTest, LossIsTheSumOfCrossEntropies) {
 // f32: the softmax's sum and dnormed are summed in another order: a few roundings of 2^-24. bf16:
 // logits and sums are f32 too, so that a rounding to bf16 of dlogits or dx changes its mind at
 // most: one unit of 2^-8 of an entry.
-TEST_P(Gpt2HeadTest, ChunksDoNotChangeTheResult) {
+TEST_P(OutputHeadTest, ChunksDoNotChangeTheResult) {
   const Outcome whole = run({61}, targets_);
   const double tolerance = dtype_ == Dtype::f32 ? 16 * 0x1p-24 : 0x1p-8;
   for (const auto& chunks : {std::vector<std::int64_t>{20, 41}, {1, 59, 1}, {17, 3, 40, 1}}) {
@@ -142,7 +143,7 @@ TEST_P(Gpt2HeadTest, ChunksDoNotChangeTheResult) {
   }
 }
 
-TEST_P(Gpt2HeadTest, IgnoredTargetsCountForNothing) {
+TEST_P(OutputHeadTest, IgnoredTargetsCountForNothing) {
   const Outcome some = run({20, 41}, targets_);
   const std::int64_t c = kConfig.hidden;
   for (std::int64_t row = 0; row < kBatch.rows(); ++row) {
@@ -157,20 +158,20 @@ TEST_P(Gpt2HeadTest, IgnoredTargetsCountForNothing) {
   EXPECT_EQ(largest(none.dnorm), 0);
 }
 
-TEST_P(Gpt2HeadTest, TheFirstChunkStartsTheRecordsGradientAfresh) {
+TEST_P(OutputHeadTest, TheFirstChunkStartsTheRecordsGradientAfresh) {
   EXPECT_EQ(run({20, 41}, targets_, kBatch, 2), run({20, 41}, targets_, kBatch, 1));
 }
 
-TEST_P(Gpt2HeadTest, ASmallerBatchDoesNotDependOnTheLimits) {
+TEST_P(OutputHeadTest, ASmallerBatchDoesNotDependOnTheLimits) {
   EXPECT_EQ(run({20, 41}, targets_, {2, 8}), run({20, 41}, targets_, kBatch));
 }
 
-INSTANTIATE_TEST_SUITE_P(Dtypes, Gpt2HeadTest, ::testing::Values(Dtype::f32, Dtype::bf16),
+INSTANTIATE_TEST_SUITE_P(Dtypes, OutputHeadTest, ::testing::Values(Dtype::f32, Dtype::bf16),
                          [](const auto& info) { return name_of(info.param); });
 
 // 50257 = 9 × 5440 + 1297.
-TEST(Gpt2HeadCost, ListsTheTwoSizesOfChunks) {
-  const Gpt2Head head(parse_gpt2("gpt2-124m"), Dtype::bf16, {2, 1024});
+TEST(OutputHeadCost, ListsTheTwoSizesOfChunks) {
+  const OutputHead head(parse_model("gpt2-124m"), Dtype::bf16, {2, 1024});
   std::vector<std::int64_t> chunk_rows;
   for (const ops::MatmulShape& shape : head.matmul_shapes()) {
     EXPECT_EQ(shape.k, 768);
