@@ -98,19 +98,20 @@ def mean_loss(logits, targets):
     )
 
 
-def make_batches(rng):
+def make_batches(rng, steps=STEPS):
     """Per step (tokens, targets), each (B, T)."""
     batches = []
-    for _ in range(STEPS):
+    for _ in range(steps):
         text = torch.from_numpy(rng.integers(0, VOCABULARY, (SEQUENCES, TOKENS + 1)))
         batches.append((text[:, :-1].clone(), text[:, 1:].clone()))
     return batches
 
 
-def train(initial, batches, compute_dtype):
+def train(initial, batches, compute_dtype, forward=forward):
     """AdamW on float64 masters. The gradient of each step is taken at the masters rounded to
-    compute_dtype (the model itself always runs in float64). Returns per-step losses, gradient norms
-    before clipping, the masters after each step, and how sensitive they are in the end."""
+    compute_dtype (the model itself runs in float64, or as `forward` does). Returns per-step losses,
+    gradient norms before clipping, the masters after each step, and how sensitive they are in the
+    end."""
     masters = {name: value.clone().requires_grad_() for name, value in initial.items()}
     optimizer = torch.optim.AdamW(
         [

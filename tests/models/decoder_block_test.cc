@@ -1,4 +1,4 @@
-// Properties of the block that hold whatever its numbers; gpt2_golden_test.cc checks the numbers.
+// Properties of the block that hold whatever its numbers; family_golden_test.cc checks the numbers.
 #include "models/decoder_block.h"
 
 #include <gtest/gtest.h>

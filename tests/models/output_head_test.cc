@@ -1,5 +1,5 @@
 // Properties of the head that hold whatever its numbers, and the loss against its definition;
-// gpt2_golden_test.cc checks the gradients.
+// family_golden_test.cc checks the gradients.
 #include "models/output_head.h"
 
 #include <gtest/gtest.h>

@@ -64,12 +64,17 @@ class ResidentModel {
     first_block_ = config.learned_positions() ? 2 : 1;
   }
 
-  // tokens, targets: (B, T) of all micro-batches. Returns the sum of the losses; gradients() are
-  // then those of this sum × scale.
-  double step(const Cut& cut, std::span<const std::int32_t> tokens,
-              std::span<const std::int32_t> targets, std::int64_t tokens_per_sequence,
-              float scale) {
-    start(cut, tokens, targets, tokens_per_sequence);
+  // (B, T) of all micro-batches.
+  struct Input {
+    std::span<const std::int32_t> tokens;
+    std::span<const std::int32_t> targets;
+    std::int64_t tokens_per_sequence = 0;
+    std::span<const std::int32_t> document_starts;  // empty: a sequence is one document
+  };
+
+  // Returns the sum of the losses; gradients() are then those of this sum × scale.
+  double step(const Cut& cut, const Input& input, float scale) {
+    start(cut, input);
     forward(cut);
     backward(cut, scale);
     return device_.read<double>(loss_.data(), 1).front();
@@ -113,6 +118,7 @@ class ResidentModel {
     DeviceBuffer tokens;
     DeviceBuffer targets;
     DeviceBuffer positions;
+    DeviceBuffer document_starts;
     std::vector<DeviceBuffer> inputs;  // of block 0 … L-1 and of the final norm; later, dx
     DeviceBuffer normed;
     DeviceBuffer dnormed;
@@ -180,22 +186,16 @@ class ResidentModel {
     STRATA_CHECK(first_id == config_.vocabulary);
   }
 
-  void start(const Cut& cut, std::span<const std::int32_t> tokens,
-             std::span<const std::int32_t> targets, std::int64_t tokens_per_sequence) {
+  void start(const Cut& cut, const Input& input) {
     device_.stream().fill_zero(loss_.data(), sizeof(double));
     micros_.clear();
     std::int64_t first = 0;
     for (const std::int64_t sequences : cut.micro_batches) {
       MicroBatch& micro = micros_.emplace_back();
-      std::vector<std::int32_t> positions;
-      for (std::int64_t row = 0; row < sequences * tokens_per_sequence; ++row) {
-        positions.push_back(static_cast<std::int32_t>(row % tokens_per_sequence));
-      }
-      micro.positions = device_.upload(positions);
-      micro.batch = {sequences, tokens_per_sequence,
-                     reinterpret_cast<const std::int32_t*>(micro.positions.data())};
-      micro.tokens = device_.upload(tokens.subspan(first, micro.batch.rows()));
-      micro.targets = device_.upload(targets.subspan(first, micro.batch.rows()));
+      micro.batch = {sequences, input.tokens_per_sequence};
+      upload_documents(micro, input, first);
+      micro.tokens = device_.upload(input.tokens.subspan(first, micro.batch.rows()));
+      micro.targets = device_.upload(input.targets.subspan(first, micro.batch.rows()));
       for (std::int64_t i = 0; i <= config_.layers; ++i) {
         micro.inputs.push_back(device_.allocate(activation_bytes()));
       }
@@ -204,6 +204,23 @@ class ResidentModel {
       micro.row_values = device_.allocate(head_.rows_bytes());
       first += micro.batch.rows();
     }
+  }
+
+  // `first`: row of the micro-batch among all.
+  void upload_documents(MicroBatch& micro, const Input& input, std::int64_t first) {
+    std::vector<std::int32_t> positions;
+    for (std::int64_t row = 0; row < micro.batch.rows(); ++row) {
+      const auto place = static_cast<std::int32_t>(row % input.tokens_per_sequence);
+      const bool packed = !input.document_starts.empty();
+      positions.push_back(packed ? place - input.document_starts[first + row] : place);
+    }
+    micro.positions = device_.upload(positions);
+    micro.batch.positions = reinterpret_cast<const std::int32_t*>(micro.positions.data());
+    if (input.document_starts.empty()) return;
+    micro.document_starts =
+        device_.upload(input.document_starts.subspan(first, micro.batch.rows()));
+    micro.batch.document_starts =
+        reinterpret_cast<const std::int32_t*>(micro.document_starts.data());
   }
 
   void forward(const Cut& cut) {

@@ -142,7 +142,7 @@ Outcome run(const Case& test) {
 }
 
 // Of a gradient entry, relative to its tensor's largest: derived in
-// tests/models/gpt2_golden_test.cc.
+// tests/models/family_golden_test.cc.
 double gradient_error(const std::string& precision) { return precision == "f32" ? 1e-5 : 2.8e-2; }
 
 class GoldenTraining : public ::testing::TestWithParam<Case> {
