@@ -2,14 +2,18 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "kernels/base/error.h"
 #include "kernels/ops/layernorm.h"
-#include "models/hf_tensors.h"
+#include "models/hf_families.h"
+#include "models/hf_keys.h"
+#include "models/hf_rotary.h"
 
 namespace strata::models {
 
@@ -17,136 +21,221 @@ using nlohmann::json;
 
 namespace {
 
-constexpr const char* kModelType = "gpt2";
-constexpr const char* kArchitecture = "GPT2LMHeadModel";
-constexpr const char* kDropouts[] = {"attn_pdrop", "embd_pdrop", "resid_pdrop"};
+constexpr const char* kArchitectures = "architectures";
+constexpr const char* kModelType = "model_type";
+constexpr std::int64_t kDefaultWindow = 4096;
+constexpr std::int64_t kDefaultMaxWindowLayers = 28;
+constexpr std::int64_t kQwen3HeadDim = 128;
 
-// What a key must be, with its value where it is missing.
-struct Required {
-  const char* key;
-  json value;
-  json missing;
-};
+[[noreturn]] void refuse_architecture(const std::string& name) {
+  std::vector<std::string> known;
+  for (const HfFamily& family : kHfFamilies) known.emplace_back(family.architecture);
+  throw_error<ConfigError>("architecture {} is not supported; supported: {}", name,
+                           fmt::join(known, ", "));
+}
 
-const std::vector<Required>& required_values() {
-  static const std::vector<Required> kRequired = {
-      {"activation_function", "gelu_new", "gelu_new"},
-      {"scale_attn_weights", true, true},
-      {"scale_attn_by_inverse_layer_idx", false, false},
-      {"reorder_and_upcast_attn", false, false},
-      {"tie_word_embeddings", true, true},
-      {"add_cross_attention", false, false},
+// By model_type and the first of the architectures, either of which old files may lack.
+Family family_of(const HfKeys& keys) {
+  const json& type = keys.value(kModelType);
+  const json& given = keys.value(kArchitectures);
+  const json architecture = given.is_array() && !given.empty() ? given.front() : json();
+  for (const HfFamily& family : kHfFamilies) {
+    const bool same_type = type == name_of(family.family);
+    const bool same_architecture = architecture == family.architecture;
+    if (same_type && same_architecture) return family.family;
+    if (same_type && architecture.is_null()) return family.family;
+    if (same_architecture && type.is_null()) return family.family;
+  }
+  const auto text = [](const json& name) {
+    return name.is_string() ? name.get<std::string>() : json_excerpt(name);
   };
-  return kRequired;
+  const bool known_architecture = std::ranges::any_of(
+      kHfFamilies, [&](const HfFamily& f) { return architecture == f.architecture; });
+  if (architecture.is_null()) refuse_architecture(type.is_null() ? "without a name" : text(type));
+  refuse_architecture(known_architecture
+                          ? fmt::format("{} with model_type {}", text(architecture), text(type))
+                          : text(architecture));
 }
 
 struct Size {
   const char* key;
-  const char* former;  // what old files call it
   std::int64_t ModelConfig::*value;
   std::int64_t value_max;
 };
 
-constexpr Size kSizes[] = {
-    {"n_layer", "n_layer", &ModelConfig::layers, kLayersMax},
-    {"n_embd", "n_embd", &ModelConfig::hidden, kHiddenMax},
-    {"n_head", "n_head", &ModelConfig::heads, kHeadsMax},
-    {"n_positions", "n_ctx", &ModelConfig::context, kContextMax},
-    {"vocab_size", "vocab_size", &ModelConfig::vocabulary, kVocabularyMax},
+void read_sizes(const HfKeys& keys, std::span<const Size> sizes, ModelConfig& config) {
+  for (const Size& size : sizes) config.*size.value = keys.count(size.key, 1, size.value_max);
+}
+
+bool any_dropout(const HfKeys& keys, std::span<const char* const> names, double missing) {
+  bool any = false;
+  for (const char* const name : names) {
+    const json& value = keys.value(name);
+    if (!value.is_null() && !value.is_number()) {
+      keys.problem(fmt::format("{} is {}, which is no number", name, json_excerpt(value)));
+      continue;
+    }
+    any = any || (value.is_null() ? missing : value.get<double>()) > 0;
+  }
+  return any;
+}
+
+// `dividend` of the config as `key`.
+void require_multiple(const HfKeys& keys, const char* key, std::int64_t value, const char* of,
+                      std::int64_t divisor) {
+  if (divisor == 0 || value % divisor == 0) return;  // 0: was refused
+  keys.problem(fmt::format("{} ({}) must be a multiple of {} ({})", key, value, of, divisor));
+}
+
+constexpr Size kGpt2Sizes[] = {
+    {"n_layer", &ModelConfig::layers, kLayersMax},
+    {"n_embd", &ModelConfig::hidden, kHiddenMax},
+    {"n_head", &ModelConfig::heads, kHeadsMax},
+    {"vocab_size", &ModelConfig::vocabulary, kVocabularyMax},
 };
 
-// The value of a key, or null where there is none.
-const json& value_of(const json& root, const char* key) {
-  static const json kNull;
-  const auto found = root.find(key);
-  return found == root.end() ? kNull : *found;
-}
-
-std::string text_of(const json& value) {
-  if (value.is_structured()) return value.type_name();
-  return value.is_null() ? "missing" : value.dump(-1, ' ', false, json::error_handler_t::replace);
-}
-
-// Of the architectures it is a model of, the one that is not ours.
-std::optional<std::string> foreign_architecture(const json& root) {
-  const json& architectures = value_of(root, "architectures");
-  if (architectures.is_array() && !architectures.empty()) {
-    const json& first = architectures.front();
-    if (first != kArchitecture)
-      return first.is_string() ? first.get<std::string>() : text_of(first);
-  }
-  const json& type = value_of(root, "model_type");
-  if (type == kModelType) return std::nullopt;
-  return type.is_string() ? type.get<std::string>() : "without a name";
-}
-
-void read_size(const json& root, const Size& size, ModelConfig& config,
-               std::vector<std::string>& problems) {
-  const json& named = value_of(root, size.key);
-  const json& value = named.is_null() ? value_of(root, size.former) : named;
-  const auto max = static_cast<std::uint64_t>(size.value_max);
-  if (!value.is_number_unsigned() || value.get<std::uint64_t>() < 1 ||
-      value.get<std::uint64_t>() > max) {
-    problems.push_back(fmt::format("{} must be a whole number from 1 to {} and is {}", size.key,
-                                   size.value_max, text_of(value)));
-    return;
-  }
-  config.*size.value = value.get<std::int64_t>();
-}
-
-ModelConfig read_sizes(const json& root, std::vector<std::string>& problems) {
-  ModelConfig config;
-  apply_family(config, Family::gpt2);
-  for (const Size& size : kSizes) read_size(root, size, config, problems);
-  if (!problems.empty()) return config;
+void read_gpt2_sizes(const HfKeys& keys, ModelConfig& config) {
+  read_sizes(keys, kGpt2Sizes, config);
+  // Old files have n_ctx alone.
+  const bool is_old = keys.missing("n_positions") && !keys.missing("n_ctx");
+  config.context = keys.count(is_old ? "n_ctx" : "n_positions", 1, kContextMax);
   config.kv_heads = config.heads;
-  config.head_dim = config.hidden / config.heads;
+  config.head_dim = config.heads == 0 ? 0 : config.hidden / config.heads;
   config.intermediate = 4 * config.hidden;
-  if (config.hidden % config.heads != 0) {
-    problems.push_back(
-        fmt::format("n_embd ({}) must be a multiple of n_head ({})", config.hidden, config.heads));
+  require_multiple(keys, "n_embd", config.hidden, "n_head", config.heads);
+  const json& inner = keys.value("n_inner");
+  if (!inner.is_null() && inner != config.intermediate) {
+    keys.problem(fmt::format("n_inner is {}; supported: null or 4 n_embd, {}", json_excerpt(inner),
+                             config.intermediate));
   }
-  const json& inner = value_of(root, "n_inner");
-  if (!inner.is_null() && inner != 4 * config.hidden) {
-    problems.push_back(fmt::format("n_inner is {}; supported: null or 4 n_embd, {}", text_of(inner),
-                                   4 * config.hidden));
-  }
-  const json& context = value_of(root, "n_ctx");
+  const json& context = keys.value("n_ctx");
   if (!context.is_null() && context != config.context) {
-    problems.push_back(
-        fmt::format("n_ctx is {} and n_positions {}", text_of(context), config.context));
+    keys.problem(
+        fmt::format("n_ctx is {} and n_positions {}", json_excerpt(context), config.context));
   }
-  return config;
 }
 
-void check_mathematics(const json& root, std::vector<std::string>& problems) {
-  for (const Required& required : required_values()) {
-    const json& found = value_of(root, required.key);
-    const json& value = found.is_null() ? required.missing : found;
-    if (value == required.value) continue;
-    problems.push_back(fmt::format("{} is {}; supported: {}", required.key, text_of(value),
-                                   text_of(required.value)));
-  }
-  const json& epsilon = value_of(root, "layer_norm_epsilon");
+HfModel read_gpt2(const HfKeys& keys) {
+  HfModel model;
+  apply_family(model.config, Family::gpt2);
+  read_gpt2_sizes(keys, model.config);
+  keys.require("activation_function", "gelu_new");
+  keys.require("scale_attn_weights", true);
+  keys.require("scale_attn_by_inverse_layer_idx", false);
+  keys.require("reorder_and_upcast_attn", false);
+  keys.require("tie_word_embeddings", true);
+  keys.require("add_cross_attention", false);
+  const json& epsilon = keys.value("layer_norm_epsilon");
   const bool is_ours =
       epsilon.is_null() || (epsilon.is_number() && epsilon.get<float>() == ops::kLayerNormEpsilon);
   if (!is_ours) {
-    problems.push_back(
-        fmt::format("layer_norm_epsilon is {}; supported: {}", text_of(epsilon), 1e-5));
+    keys.problem(
+        fmt::format("layer_norm_epsilon is {}; supported: {}", json_excerpt(epsilon), 1e-5));
+  }
+  constexpr const char* kDropouts[] = {"attn_pdrop", "embd_pdrop", "resid_pdrop"};
+  model.has_dropout = any_dropout(keys, kDropouts, 0.1);
+  return model;
+}
+
+constexpr Size kLlamaSizes[] = {
+    {"num_hidden_layers", &ModelConfig::layers, kLayersMax},
+    {"hidden_size", &ModelConfig::hidden, kHiddenMax},
+    {"num_attention_heads", &ModelConfig::heads, kHeadsMax},
+    {"intermediate_size", &ModelConfig::intermediate, kIntermediateMax},
+    {"max_position_embeddings", &ModelConfig::context, kContextMax},
+    {"vocab_size", &ModelConfig::vocabulary, kVocabularyMax},
+};
+
+// Of a key that is missing; one that is null means as many as heads.
+std::int64_t default_kv_heads(const ModelConfig& config) {
+  switch (config.family) {
+    case Family::mistral:
+      return 8;
+    case Family::qwen2:
+    case Family::qwen3:
+      return 32;
+    default:
+      return config.heads;
   }
 }
 
-bool any_dropout(const json& root, std::vector<std::string>& problems) {
-  bool any = false;
-  for (const char* const key : kDropouts) {
-    const json& value = value_of(root, key);
-    if (!value.is_null() && !value.is_number()) {
-      problems.push_back(fmt::format("{} is {}, which is no number", key, text_of(value)));
-      continue;
+void read_llama_sizes(const HfKeys& keys, ModelConfig& config) {
+  read_sizes(keys, kLlamaSizes, config);
+  constexpr const char* kKvHeads = "num_key_value_heads";
+  config.kv_heads = keys.count(kKvHeads, 1, kHeadsMax,
+                               keys.has(kKvHeads) ? config.heads : default_kv_heads(config));
+  require_multiple(keys, "num_attention_heads", config.heads, kKvHeads, config.kv_heads);
+  std::int64_t head_dim = kQwen3HeadDim;
+  if (config.family != Family::qwen3) {
+    head_dim = config.heads == 0 ? 0 : config.hidden / config.heads;
+    if (keys.missing("head_dim")) {
+      require_multiple(keys, "hidden_size", config.hidden, "num_attention_heads", config.heads);
     }
-    any = any || value.is_null() || value.get<double>() > 0;  // missing: 0.1
   }
-  return any;
+  config.head_dim = keys.count("head_dim", 1, kHeadDimMax, head_dim);
+  if (config.head_dim % 2 != 0) {
+    keys.problem(fmt::format("head_dim is {}; rotary positions need an even one", config.head_dim));
+  }
+}
+
+// How many layers have the window; transformers' layer_types say so, or the first
+// max_window_layers have none.
+std::int64_t windowed_layers(const HfKeys& keys, const ModelConfig& config) {
+  const json& types = keys.value("layer_types");
+  if (types.is_null()) {
+    if (config.family == Family::mistral) return config.layers;
+    return config.layers - std::min(config.layers, keys.count("max_window_layers", 0, INT32_MAX,
+                                                              kDefaultMaxWindowLayers));
+  }
+  std::int64_t windowed = 0;
+  for (const json& type : types) {
+    if (type == "sliding_attention") {
+      ++windowed;
+    } else if (type != "full_attention") {
+      keys.problem(fmt::format("layer_types has {}; supported: full_attention, sliding_attention",
+                               json_excerpt(type)));
+    }
+  }
+  if (!types.is_array() || std::ssize(types) != config.layers) {
+    keys.problem(fmt::format("layer_types must have {} entries", config.layers));
+  }
+  return windowed;
+}
+
+void read_window(const HfKeys& keys, ModelConfig& config) {
+  if (config.family == Family::llama) return;
+  const bool is_used = config.family == Family::mistral || keys.flag("use_sliding_window", false);
+  const bool has_one = !keys.missing("sliding_window") || !keys.has("sliding_window");
+  const std::int64_t window =
+      is_used && has_one ? keys.count("sliding_window", 1, INT32_MAX, kDefaultWindow) : 0;
+  if (window == 0 && keys.missing("layer_types")) return;
+  const std::int64_t windowed = windowed_layers(keys, config);
+  const bool all = windowed == config.layers;
+  const bool none = windowed == 0 && config.family != Family::mistral;
+  if ((window > 0 && !all && !none) || (window == 0 && windowed > 0)) {
+    keys.problem(fmt::format(
+        "sliding_window is {} and {} of {} layers have one; supported: all of them or none",
+        window == 0 ? "none" : std::to_string(window), windowed, config.layers));
+  }
+  if (all) config.window = std::min(window, kContextMax);
+}
+
+HfModel read_llama(const HfKeys& keys, Family family) {
+  HfModel model;
+  ModelConfig& config = model.config;
+  apply_family(config, family);
+  read_llama_sizes(keys, config);
+  config.norm_epsilon = keys.number("rms_norm_eps", 0, 1e-6);
+  config.head = keys.flag("tie_word_embeddings", false) ? HeadKind::tied : HeadKind::untied;
+  config.rotary = read_hf_rotary(keys, config.head_dim, config.context);
+  read_window(keys, config);
+  keys.require("hidden_act", "silu");
+  if (family != Family::qwen2) keys.require("attention_bias", false);
+  keys.require("mlp_bias", false);
+  keys.require("is_causal", true);
+  constexpr const char* kDropouts[] = {"attention_dropout"};
+  model.has_dropout = any_dropout(keys, kDropouts, 0);
+  return model;
 }
 
 }  // namespace
@@ -154,30 +243,13 @@ bool any_dropout(const json& root, std::vector<std::string>& problems) {
 HfModel parse_hf_config(std::string_view text) {
   const json root = json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!root.is_object()) throw FormatError("it is no JSON object");
-  if (const auto foreign = foreign_architecture(root)) {
-    throw_error<ConfigError>("architecture {} is not supported yet; supported: {}", *foreign,
-                             kArchitecture);
-  }
   std::vector<std::string> problems;
-  HfModel model{read_sizes(root, problems), any_dropout(root, problems)};
-  check_mathematics(root, problems);
+  const HfKeys keys(root, "", problems);
+  const Family family = family_of(keys);
+  HfModel model = family == Family::gpt2 ? read_gpt2(keys) : read_llama(keys, family);
+  keys.require("quantization_config", nullptr);
   if (!problems.empty()) throw_error<ConfigError>("{}", fmt::join(problems, "; "));
   return model;
-}
-
-std::string merged_hf_config(const ModelConfig& config, Dtype dtype, std::string_view original) {
-  using nlohmann::ordered_json;
-  const auto ours = ordered_json::parse(hf_config_text(config, dtype));
-  ordered_json merged = ordered_json::parse(original);
-  merged.erase("dtype");  // by which newer versions call torch_dtype
-  for (const char* const key : {"architectures", "model_type", "torch_dtype"}) {
-    merged[key] = ours[key];
-  }
-  for (const auto& [key, value] : ours.items()) {
-    const bool is_given = merged.contains(key) && !merged[key].is_null();
-    if (!is_given) merged[key] = value;
-  }
-  return merged.dump(2, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace strata::models

@@ -1,70 +1,71 @@
 #include "models/hf_tensors.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
-
-#include "kernels/ops/layernorm.h"
+#include <array>
+#include <span>
 
 namespace strata::models {
 namespace {
 
-constexpr std::string_view kConv1dSuffixes[] = {".c_attn.weight", ".c_proj.weight", ".c_fc.weight"};
-constexpr std::string_view kTables[] = {"wte.weight", "wpe.weight"};
-constexpr std::int64_t kEndOfText = 50256;  // of the published vocabulary
+constexpr std::string_view kGpt2Prefix = "transformer.";
+constexpr std::string_view kPrefix = "model.";
+constexpr std::array<std::string_view, 4> kGpt2Names = {"wte.", "wpe.", "h.", "ln_f."};
+constexpr std::array<std::string_view, 3> kConv1dSuffixes = {".c_attn.weight", ".c_proj.weight",
+                                                             ".c_fc.weight"};
+// ln_1, ln_2, ln_f; norm, q_norm, input_layernorm, …
+constexpr std::array<std::string_view, 4> kNormSuffixes = {"ln_1.weight", "ln_2.weight",
+                                                           "ln_f.weight", "norm.weight"};
 
-bool is_conv1d(std::string_view name) {
-  return std::ranges::any_of(kConv1dSuffixes,
-                             [&](std::string_view suffix) { return name.ends_with(suffix); });
+bool starts_with_any(std::string_view name, std::span<const std::string_view> parts) {
+  return std::ranges::any_of(parts, [&](std::string_view part) { return name.starts_with(part); });
+}
+bool ends_with_any(std::string_view name, std::span<const std::string_view> parts) {
+  return std::ranges::any_of(parts, [&](std::string_view part) { return name.ends_with(part); });
+}
+
+// Of "h.12.attn.bias" and `blocks` "h.": "attn.bias"; "" for other names.
+std::string_view in_block(std::string_view name, std::string_view blocks) {
+  if (!name.starts_with(blocks)) return "";
+  name.remove_prefix(blocks.size());
+  const std::size_t digits = name.find_first_not_of("0123456789");
+  const bool has_number = digits != 0 && digits != std::string_view::npos && name[digits] == '.';
+  return has_number ? name.substr(digits + 1) : "";
 }
 
 }  // namespace
 
 std::vector<std::int64_t> tensor_shape(std::string_view name, std::int64_t rows,
                                        std::int64_t columns) {
-  const bool matrix = is_conv1d(name) || std::ranges::find(kTables, name) != std::end(kTables);
-  if (matrix) return {rows, columns};
-  return {columns};
+  const bool is_vector = name.ends_with(".bias") || ends_with_any(name, kNormSuffixes);
+  if (is_vector) return {columns};
+  return {rows, columns};
 }
 
 HfTensor hf_tensor(std::string_view name, std::int64_t rows, std::int64_t columns) {
-  HfTensor tensor{"transformer." + std::string(name), tensor_shape(name, rows, columns),
-                  is_conv1d(name)};
+  const std::string_view prefix = name == kHeadWeight                 ? ""
+                                  : starts_with_any(name, kGpt2Names) ? kGpt2Prefix
+                                                                      : kPrefix;
+  HfTensor tensor{std::string(prefix) + std::string(name), tensor_shape(name, rows, columns),
+                  ends_with_any(name, kConv1dSuffixes)};
   if (tensor.transposed) std::ranges::reverse(tensor.shape);
   return tensor;
 }
 
-std::string hf_config_text(const ModelConfig& config, Dtype dtype) {
-  nlohmann::ordered_json json = {
-      {"architectures", {"GPT2LMHeadModel"}},
-      {"model_type", "gpt2"},
-      {"activation_function", "gelu_new"},
-      {"vocab_size", config.vocabulary},
-      {"n_positions", config.context},
-      {"n_ctx", config.context},
-      {"n_embd", config.hidden},
-      {"n_layer", config.layers},
-      {"n_head", config.heads},
-      {"n_inner", nullptr},
-      {"layer_norm_epsilon", 1e-5},
-      {"initializer_range", 0.02},
-      {"attn_pdrop", 0.0},
-      {"embd_pdrop", 0.0},
-      {"resid_pdrop", 0.0},
-      {"scale_attn_weights", true},
-      {"scale_attn_by_inverse_layer_idx", false},
-      {"reorder_and_upcast_attn", false},
-      {"tie_word_embeddings", true},
-      {"use_cache", true},
-      {"torch_dtype", dtype == Dtype::f32 ? "float32" : "bfloat16"},
-      {"bos_token_id", nullptr},
-      {"eos_token_id", nullptr},
-  };
-  static_assert(ops::kLayerNormEpsilon == 1e-5f);
-  if (config.vocabulary > kEndOfText) {
-    json["bos_token_id"] = kEndOfText;
-    json["eos_token_id"] = kEndOfText;
+std::string_view without_hf_prefix(std::string_view stored) {
+  for (const std::string_view prefix : {kGpt2Prefix, kPrefix}) {
+    if (stored.starts_with(prefix)) return stored.substr(prefix.size());
   }
-  return json.dump(2) + "\n";
+  return stored;
+}
+
+bool is_hf_buffer(std::string_view name) {
+  const std::string_view gpt2 = in_block(name, "h.");
+  return gpt2 == "attn.bias" || gpt2 == "attn.masked_bias" || name == "rotary_emb.inv_freq" ||
+         in_block(name, "layers.") == "self_attn.rotary_emb.inv_freq";
+}
+
+bool is_token_table(std::string_view name) {
+  return name == "wte.weight" || name == "embed_tokens.weight";
 }
 
 }  // namespace strata::models

@@ -15,7 +15,8 @@ namespace strata::models {
 
 // A preset or a spec. In a spec vocab defaults to bytes, 256; kv-heads to heads; head-dim to
 // hidden / heads; intermediate to 4 hidden (gpt2, where it is not a key) or the multiple of 64 next
-// above 8/3 hidden; a head is untied but for gpt2, whose only keys are the first five.
+// above 8/3 hidden; a head is untied but for gpt2, whose only keys are the first five. Rotary
+// angles of a spec are plain, theta 10,000 and the norms' epsilon 1e-5 (qwen: 1,000,000 and 1e-6).
 // Throws ConfigError: unknown name or key (with the nearest known one), missing or repeated key,
 // a value that is not a positive number, sizes that do not divide, sizes beyond limits.
 ModelConfig parse_model(std::string_view text);

@@ -11,7 +11,6 @@
 #include "kernels/base/error.h"
 #include "kernels/base/system_file.h"
 #include "models/hf_config.h"
-#include "models/hf_tensors.h"
 #include "models/presets.h"
 
 namespace strata::engine {
@@ -21,8 +20,15 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kTokenizerFiles[] = {
-    "tokenizer.json", "tokenizer_config.json",   "vocab.json",
-    "merges.txt",     "special_tokens_map.json", "generation_config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "tokenizer.model",
+    "vocab.json",
+    "merges.txt",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "chat_template.jinja",
+    "generation_config.json",
 };
 
 std::string variable(const char* name) {

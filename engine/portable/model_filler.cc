@@ -8,14 +8,13 @@
 #include <limits>
 
 #include "kernels/base/error.h"
+#include "models/hf_tensors.h"
 
 namespace strata::engine {
 
 using offload::StateKind;
 
 namespace {
-
-constexpr const char* kTokenTable = "wte.weight";
 
 float bound_of(Dtype weights) {
   return weights == Dtype::bf16 ? std::bit_cast<float>(kSplitMasterBoundBits)
@@ -57,8 +56,8 @@ void ModelFiller::fill(offload::StateStore& store, StateAccess& access, AlignedS
 void ModelFiller::fill_range(const BlockRange& range, std::span<float> masters) {
   const PortableParameter& parameter = parameters_.all()[static_cast<std::size_t>(range.parameter)];
   reader_.read(parameter, range.first, masters);
-  if (reader_.has_head() && parameter.name == kTokenTable) {
-    check_head(parameter, range.first, masters);
+  if (reader_.has_tied_head() && models::is_token_table(parameter.name)) {
+    check_tied_head(parameter, range.first, masters);
   }
   check_values(parameter, range.first, masters);
 }
@@ -79,19 +78,19 @@ void ModelFiller::check_values(const PortableParameter& parameter, std::int64_t 
   }
 }
 
-void ModelFiller::check_head(const PortableParameter& parameter, std::int64_t first,
-                             std::span<const float> masters) {
+void ModelFiller::check_tied_head(const PortableParameter& parameter, std::int64_t first,
+                                  std::span<const float> masters) {
   head_.resize(masters.size());
-  reader_.read_head(first, head_);
+  reader_.read_tied_head(first, head_);
   const auto same_bits = [](float a, float b) {
     return std::bit_cast<std::uint32_t>(a) == std::bit_cast<std::uint32_t>(b);
   };
   const auto [value, other] = std::ranges::mismatch(masters, head_, same_bits);
   if (value == masters.end() || head_differs_) return;
   head_differs_ = true;
-  problems_.push_back(fmt::format(
-      "'lm_head.weight' differs from {}: heads that are not the token table are not supported yet",
-      reader_.place_of(parameter, first + (value - masters.begin()))));
+  problems_.push_back(fmt::format("'{}' differs from {}, which it is tied to by config.json",
+                                  models::kHeadWeight,
+                                  reader_.place_of(parameter, first + (value - masters.begin()))));
 }
 
 }  // namespace strata::engine

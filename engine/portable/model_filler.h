@@ -23,15 +23,15 @@ class ModelFiller final : public StateFiller {
 
   // Throws IoError, and once all is read ConfigError naming each tensor of this rank that has
   // values which cannot be trained, with the first: not finite, beyond what bf16 training holds
-  // (kSplitMasterBoundBits), or a stored head that is not the token table.
+  // (kSplitMasterBoundBits), or a stored head that is not the token table though it is tied to it.
   void fill(offload::StateStore& store, StateAccess& access, AlignedSpan staging) override;
 
  private:
   void fill_range(const BlockRange& range, std::span<float> masters);
   void check_values(const PortableParameter& parameter, std::int64_t first,
                     std::span<float> masters);
-  void check_head(const PortableParameter& parameter, std::int64_t first,
-                  std::span<const float> masters);
+  void check_tied_head(const PortableParameter& parameter, std::int64_t first,
+                       std::span<const float> masters);
 
   PortableParameters parameters_;
   ModelReader reader_;

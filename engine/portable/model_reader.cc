@@ -25,23 +25,7 @@ namespace {
 constexpr const char* kSingleFile = "model.safetensors";
 constexpr const char* kIndexFile = "model.safetensors.index.json";
 constexpr const char* kPickle = "pytorch_model.bin";
-constexpr std::string_view kPrefix = "transformer.";
-constexpr const char* kHead = "lm_head.weight";
-constexpr std::string_view kTokenTable = "wte.weight";
 constexpr std::size_t kProblemsShown = 20;
-
-std::string_view without_prefix(std::string_view name) {
-  return name.starts_with(kPrefix) ? name.substr(kPrefix.size()) : name;
-}
-
-// "h.N.attn.bias" and "h.N.attn.masked_bias": constants that old versions stored.
-bool is_mask_buffer(std::string_view name) {
-  if (!name.starts_with("h.")) return false;
-  name.remove_prefix(2);
-  const std::size_t digits = std::min(name.find_first_not_of("0123456789"), name.size());
-  const std::string_view rest = name.substr(digits);
-  return digits > 0 && (rest == ".attn.bias" || rest == ".attn.masked_bias");
-}
 
 // The files of the tensors, none of which may lie outside of the folder.
 std::map<std::string, std::string> parse_index(const std::string& path, std::string_view text) {
@@ -100,7 +84,7 @@ void ModelReader::open(const FileOfTensor& files, const std::vector<std::string>
   files_.emplace(folder_, names, PortableFiles::Access::read);
   for (int file = 0; file < static_cast<int>(names.size()); ++file) add_tensors(file, files);
   for (const auto& [tensor, file] : files) {
-    const auto found = found_.find(std::string(without_prefix(tensor)));
+    const auto found = found_.find(std::string(models::without_hf_prefix(tensor)));
     if (found == found_.end() || names_[static_cast<std::size_t>(found->second.file)] != file) {
       problems_.push_back(
           fmt::format("'{}' is not in {}, where {} has it", tensor, file, kIndexFile));
@@ -126,7 +110,7 @@ void ModelReader::add_tensors(int file, const FileOfTensor& files) {
       }
       const bool is_new =
           found_
-              .try_emplace(std::string(without_prefix(tensor.name)),
+              .try_emplace(std::string(models::without_hf_prefix(tensor.name)),
                            PortableTensor{tensor.name, tensor.dtype, tensor.shape, 0, 0, false,
                                           file, data + tensor.offset_bytes})
               .second;
@@ -141,9 +125,9 @@ void ModelReader::match(const std::vector<PortableParameter>& parameters) {
   for (const PortableParameter& parameter : parameters) {
     take(parameter.name, parameter.rows, parameter.columns);
   }
-  take_head();
+  take_tied_head();
   for (const auto& [name, tensor] : found_) {
-    if (is_mask_buffer(name)) continue;
+    if (models::is_hf_buffer(name)) continue;
     problems_.push_back(fmt::format("'{}' is no tensor of this model", tensor.name));
   }
   found_.clear();
@@ -172,18 +156,18 @@ void ModelReader::take(const std::string& parameter, std::int64_t rows, std::int
   tensors_.emplace(parameter, std::move(tensor));
 }
 
-void ModelReader::take_head() {
-  const auto found = found_.find(kHead);
-  const auto table = tensors_.find(std::string(kTokenTable));
+void ModelReader::take_tied_head() {
+  const auto found = found_.find(std::string(models::kHeadWeight));
+  const auto table = std::ranges::find_if(
+      tensors_, [](const auto& tensor) { return models::is_token_table(tensor.first); });
   if (found == found_.end() || table == tensors_.end()) return;
   if (found->second.shape != table->second.shape || !models::is_widened(found->second.dtype)) {
-    problems_.push_back(
-        fmt::format("'{}' is not as '{}'; heads that are not the token table are not supported yet",
-                    kHead, table->second.name));
+    problems_.push_back(fmt::format("'{}' is not as '{}', which it is tied to by config.json",
+                                    models::kHeadWeight, table->second.name));
   }
-  head_ = std::move(found->second);
-  head_->rows = table->second.rows;
-  head_->columns = table->second.columns;
+  tied_head_ = std::move(found->second);
+  tied_head_->rows = table->second.rows;
+  tied_head_->columns = table->second.columns;
   found_.erase(found);
 }
 
@@ -204,8 +188,8 @@ void ModelReader::read(const PortableParameter& parameter, std::int64_t first,
   read(tensors_.at(parameter.name), first, values);
 }
 
-void ModelReader::read_head(std::int64_t first, std::span<float> values) {
-  read(head_.value(), first, values);
+void ModelReader::read_tied_head(std::int64_t first, std::span<float> values) {
+  read(tied_head_.value(), first, values);
 }
 
 void ModelReader::read(const PortableTensor& tensor, std::int64_t first, std::span<float> values) {

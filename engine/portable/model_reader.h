@@ -1,9 +1,10 @@
 // ModelReader: the weights of a Hugging Face model folder, open, and ranges of parameters out of
 // them: model.safetensors, or the shards that model.safetensors.index.json names.
 //
-// Tensors are F32, F16 or BF16, widened exactly; Hugging Face's orientation becomes ours. Their
-// names may have the prefix "transformer."; the buffers of attention masks are ignored. A stored
-// head (lm_head.weight) can be compared with the token table that it has to be.
+// Tensors are F32, F16 or BF16, widened exactly; Hugging Face's orientation becomes ours
+// (hf_tensors.h). Their names may lack the prefix; constants of attention and positions are
+// ignored. Where the head is tied, a stored one can be compared with the token table that it has to
+// be.
 //
 // Thread contract: one thread.
 #pragma once
@@ -32,9 +33,9 @@ class ModelReader {
 
   // Elements [first, last) of a parameter in our order. Throw IoError.
   void read(const PortableParameter& parameter, std::int64_t first, std::span<float> values);
-  // Whether there is a stored head; it has the shape of the token table.
-  bool has_head() const { return head_.has_value(); }
-  void read_head(std::int64_t first, std::span<float> values);
+  // Whether there is a stored head though it is tied; it has the shape of the token table.
+  bool has_tied_head() const { return tied_head_.has_value(); }
+  void read_tied_head(std::int64_t first, std::span<float> values);
 
   // Where an element of ours is in the file: "'transformer.wte.weight' [3, 5]".
   std::string place_of(const PortableParameter& parameter, std::int64_t element) const;
@@ -46,7 +47,7 @@ class ModelReader {
   void add_tensors(int file, const FileOfTensor& files);
   void match(const std::vector<PortableParameter>& parameters);
   void take(const std::string& parameter, std::int64_t rows, std::int64_t columns);
-  void take_head();
+  void take_tied_head();
   void read(const PortableTensor& tensor, std::int64_t first, std::span<float> values);
 
   std::string folder_;
@@ -54,7 +55,7 @@ class ModelReader {
   std::vector<std::string> names_;                 // of the files
   std::map<std::string, PortableTensor> found_;    // by name without prefix; emptied by match()
   std::map<std::string, PortableTensor> tensors_;  // by parameter
-  std::optional<PortableTensor> head_;
+  std::optional<PortableTensor> tied_head_;
   std::vector<std::string> problems_;
   std::vector<std::byte> buffer_;
 };

@@ -10,7 +10,8 @@
 namespace strata::engine {
 
 // Opened and checked for all but the values; null where the weights are random, or those of
-// --resume-from. Throws as ModelFiller does.
+// --resume-from. Throws as ModelFiller does, and ConfigError where random weights would take
+// --from-scratch.
 std::unique_ptr<ModelFiller> open_pretrained(const RunSetup& setup);
 
 // Where the weights of a run come from that goes on from nothing, for people.

@@ -1,12 +1,13 @@
 // Writes one valid input for each target, for fuzzing to start from: write_seeds FOLDER makes
-// FOLDER/{header,manifest,superblock,idx,safetensors,hf_config}/seeds/valid, whose folders exist.
+// FOLDER/{header,manifest,superblock,idx,safetensors,hf_config,tokenizer}/seeds/valid, whose
+// folders exist.
 #include <cstdint>
 #include <fstream>
 #include <initializer_list>
 #include <span>
 #include <string>
 
-#include "models/hf_tensors.h"
+#include "models/hf_config.h"
 #include "models/presets.h"
 #include "models/safetensors.h"
 #include "offload/store/file_header.h"
@@ -40,6 +41,13 @@ std::string megatron_index() {
   append<std::int64_t>(bytes, {0, 1, 2});
   return bytes;
 }
+
+constexpr const char* kTokenizer =
+    R"({"added_tokens": [{"id": 4, "content": "</s>", "special": true}],
+"decoder": {"type": "Sequence", "decoders": [
+{"type": "Replace", "pattern": {"String": "▁"}, "content": " "}, {"type": "ByteFallback"},
+{"type": "Fuse"}, {"type": "Strip", "content": " ", "start": 1, "stop": 0}]},
+"model": {"type": "BPE", "vocab": {"▁a": 0, "<0xE2>": 1, "<0x82>": 2, "<0xAC>": 3}, "merges": []}})";
 
 }  // namespace
 
@@ -83,4 +91,7 @@ int main(int, char** arguments) {
   const std::string config =
       strata::models::hf_config_text(strata::models::parse_model("gpt2-124m"), strata::Dtype::f32);
   write(folder + "/hf_config/seeds/valid", std::as_bytes(std::span(config)));
+
+  const std::string tokenizer = kTokenizer;
+  write(folder + "/tokenizer/seeds/valid", std::as_bytes(std::span(tokenizer)));
 }

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "kernels/base/error.h"
+#include "models/presets.h"
 #include "tests/support/error_text.h"
 
 namespace strata::models {
@@ -51,8 +52,10 @@ TEST(HfConfig, WhatIsNotSupportedIsRefusedByName) {
   const Case cases[] = {
       {"architectures",
        {"LlamaForCausalLM"},
-       "architecture LlamaForCausalLM is not supported yet; supported: GPT2LMHeadModel"},
-      {"model_type", "llama", "architecture llama is not supported yet"},
+       "architecture LlamaForCausalLM with model_type gpt2 is not supported; supported: GPT2LMHe"},
+      {"architectures", {"GPT2Model"}, "architecture GPT2Model is not supported"},
+      {"model_type", "llama", "GPT2LMHeadModel with model_type llama is not supported"},
+      {"quantization_config", nlohmann::json::object(), "quantization_config is object"},
       {"activation_function", "relu", "activation_function is \"relu\""},
       {"n_inner", 1024, "n_inner is 1024; supported: null or 4 n_embd, 3072"},
       {"layer_norm_epsilon", 1e-6, "layer_norm_epsilon is 1e-06"},
@@ -103,6 +106,24 @@ TEST(HfConfig, AnExportKeepsTheFieldsOfTheOriginal) {
   }
   EXPECT_EQ(merged["torch_dtype"], "bfloat16");
   EXPECT_EQ(merged["tie_word_embeddings"], true);
+}
+
+TEST(HfConfig, ConfigDescribesTheModel) {
+  const auto json = nlohmann::json::parse(hf_config_text(parse_model("gpt2-355m"), Dtype::bf16));
+  EXPECT_EQ(json["architectures"][0], "GPT2LMHeadModel");
+  EXPECT_EQ(json["activation_function"], "gelu_new");
+  EXPECT_EQ(json["n_layer"], 24);
+  EXPECT_EQ(json["n_embd"], 1024);
+  EXPECT_EQ(json["n_head"], 16);
+  EXPECT_EQ(json["n_positions"], 1024);
+  EXPECT_EQ(json["vocab_size"], 50257);
+  EXPECT_EQ(json["layer_norm_epsilon"], 1e-5);
+  EXPECT_EQ(json["torch_dtype"], "bfloat16");
+  EXPECT_EQ(json["eos_token_id"], 50256);
+  const auto bytes = nlohmann::json::parse(
+      hf_config_text(parse_model("gpt2:layers=1,hidden=8,heads=2,context=4"), Dtype::f32));
+  EXPECT_EQ(bytes["torch_dtype"], "float32");
+  EXPECT_TRUE(bytes["eos_token_id"].is_null());
 }
 
 }  // namespace

@@ -2,10 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
-
-#include "models/presets.h"
-
 namespace strata::models {
 namespace {
 
@@ -23,6 +19,26 @@ TEST(HfTensors, NamesShapesAndOrientationAreThoseOfTransformers) {
       {"h.3.mlp.c_fc.weight", 96, 24, {"transformer.h.3.mlp.c_fc.weight", {24, 96}, true}},
       {"h.3.mlp.c_fc.bias", 1, 96, {"transformer.h.3.mlp.c_fc.bias", {96}, false}},
       {"ln_f.weight", 1, 24, {"transformer.ln_f.weight", {24}, false}},
+      {"embed_tokens.weight", 256, 24, {"model.embed_tokens.weight", {256, 24}, false}},
+      {"layers.3.self_attn.q_proj.weight",
+       32,
+       24,
+       {"model.layers.3.self_attn.q_proj.weight", {32, 24}, false}},
+      {"layers.3.self_attn.q_proj.bias",
+       1,
+       32,
+       {"model.layers.3.self_attn.q_proj.bias", {32}, false}},
+      {"layers.3.self_attn.k_norm.weight",
+       1,
+       8,
+       {"model.layers.3.self_attn.k_norm.weight", {8}, false}},
+      {"layers.3.post_attention_layernorm.weight",
+       1,
+       24,
+       {"model.layers.3.post_attention_layernorm.weight", {24}, false}},
+      {"layers.3.mlp.up_proj.weight", 1, 24, {"model.layers.3.mlp.up_proj.weight", {1, 24}, false}},
+      {"norm.weight", 1, 24, {"model.norm.weight", {24}, false}},
+      {"lm_head.weight", 256, 24, {"lm_head.weight", {256, 24}, false}},
   };
   for (const Expected& expected : kExpected) {
     const HfTensor tensor = hf_tensor(expected.ours, expected.rows, expected.columns);
@@ -33,22 +49,23 @@ TEST(HfTensors, NamesShapesAndOrientationAreThoseOfTransformers) {
   EXPECT_EQ(tensor_shape("h.0.mlp.c_fc.weight", 96, 24), (std::vector<std::int64_t>{96, 24}));
 }
 
-TEST(HfTensors, ConfigDescribesTheModel) {
-  const auto json = nlohmann::json::parse(hf_config_text(parse_model("gpt2-355m"), Dtype::bf16));
-  EXPECT_EQ(json["architectures"][0], "GPT2LMHeadModel");
-  EXPECT_EQ(json["activation_function"], "gelu_new");
-  EXPECT_EQ(json["n_layer"], 24);
-  EXPECT_EQ(json["n_embd"], 1024);
-  EXPECT_EQ(json["n_head"], 16);
-  EXPECT_EQ(json["n_positions"], 1024);
-  EXPECT_EQ(json["vocab_size"], 50257);
-  EXPECT_EQ(json["layer_norm_epsilon"], 1e-5);
-  EXPECT_EQ(json["torch_dtype"], "bfloat16");
-  EXPECT_EQ(json["eos_token_id"], 50256);
-  const auto bytes = nlohmann::json::parse(
-      hf_config_text(parse_model("gpt2:layers=1,hidden=8,heads=2,context=4"), Dtype::f32));
-  EXPECT_EQ(bytes["torch_dtype"], "float32");
-  EXPECT_TRUE(bytes["eos_token_id"].is_null());
+TEST(HfTensors, PrefixesMayBeMissing) {
+  EXPECT_EQ(without_hf_prefix("transformer.h.0.ln_1.weight"), "h.0.ln_1.weight");
+  EXPECT_EQ(without_hf_prefix("model.norm.weight"), "norm.weight");
+  EXPECT_EQ(without_hf_prefix("norm.weight"), "norm.weight");
+  EXPECT_EQ(without_hf_prefix("lm_head.weight"), "lm_head.weight");
+}
+
+TEST(HfTensors, BuffersAreNoParameters) {
+  for (const char* const name : {"h.0.attn.bias", "h.11.attn.masked_bias", "rotary_emb.inv_freq",
+                                 "layers.31.self_attn.rotary_emb.inv_freq"}) {
+    EXPECT_TRUE(is_hf_buffer(name)) << name;
+  }
+  for (const char* const name :
+       {"h.attn.bias", "h.0.attn.c_attn.bias", "h.0.attn.bias.bias", "h.x.attn.bias", "h.", "h.0",
+        "layers.0.self_attn.q_proj.bias", "layers.self_attn.rotary_emb.inv_freq"}) {
+    EXPECT_FALSE(is_hf_buffer(name)) << name;
+  }
 }
 
 }  // namespace

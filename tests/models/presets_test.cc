@@ -24,18 +24,60 @@ void expect_error(const std::string& text, const std::string& part) {
   EXPECT_NE(error_of(text).find(part), std::string::npos) << text << ": " << error_of(text);
 }
 
-// Parameters of the released models (embeddings tied), as counted by PyTorch on Hugging Face's
-// gpt2, gpt2-medium, gpt2-large and gpt2-xl.
+// Parameters of the released models, tied tables once, as their model pages give them (the element
+// counts of their safetensors files).
 TEST(ModelConfig, PresetsHaveThePublishedParameterCounts) {
-  EXPECT_EQ(parse_model("gpt2-124m").parameters(), 124'439'808);
-  EXPECT_EQ(parse_model("gpt2-355m").parameters(), 354'823'168);
-  EXPECT_EQ(parse_model("gpt2-774m").parameters(), 774'030'080);
-  EXPECT_EQ(parse_model("gpt2-1.5b").parameters(), 1'557'611'200);
+  const std::map<std::string, std::int64_t> published = {
+      {"gpt2-124m", 124'439'808},        {"gpt2-355m", 354'823'168},
+      {"gpt2-774m", 774'030'080},        {"gpt2-1.5b", 1'557'611'200},
+      {"llama2-7b", 6'738'415'616},      {"llama2-13b", 13'015'864'320},
+      {"llama2-70b", 68'976'648'192},    {"llama3-8b", 8'030'261'248},
+      {"llama3-70b", 70'553'706'496},    {"llama3.1-8b", 8'030'261'248},
+      {"llama3.1-70b", 70'553'706'496},  {"llama3.1-405b", 405'853'388'800},
+      {"llama3.2-1b", 1'235'814'400},    {"llama3.2-3b", 3'212'749'824},
+      {"tinyllama-1.1b", 1'100'048'384}, {"smollm2-135m", 134'515'008},
+      {"smollm2-360m", 361'821'120},     {"smollm2-1.7b", 1'711'376'384},
+      {"mistral-7b", 7'241'732'096},     {"mistral-7b-v0.3", 7'248'023'552},
+      {"qwen2.5-0.5b", 494'032'768},     {"qwen2.5-1.5b", 1'543'714'304},
+      {"qwen2.5-3b", 3'085'938'688},     {"qwen2.5-7b", 7'615'616'512},
+      {"qwen2.5-14b", 14'770'033'664},   {"qwen2.5-32b", 32'763'876'352},
+      {"qwen2.5-72b", 72'706'203'648},   {"qwen3-0.6b", 596'049'920},
+      {"qwen3-1.7b", 1'720'574'976},     {"qwen3-4b", 4'022'468'096},
+      {"qwen3-8b", 8'190'735'360},       {"qwen3-14b", 14'768'307'200},
+      {"qwen3-32b", 32'762'123'264},
+  };
+  for (const std::string& preset : model_presets()) {
+    ASSERT_TRUE(published.contains(preset)) << preset;
+    EXPECT_EQ(parse_model(preset).parameters(), published.at(preset)) << preset;
+  }
+  EXPECT_EQ(model_presets().size(), published.size());
+}
+
+TEST(ModelConfig, PresetsHaveThePublishedPositions) {
+  const ModelConfig llama31 = parse_model("llama3.1-8b");
+  EXPECT_EQ(llama31.context, 131072);
+  ASSERT_TRUE(llama31.rotary.has_value());
+  EXPECT_EQ(llama31.rotary->theta, 500000);
+  EXPECT_EQ(std::get<Llama3Rotary>(llama31.rotary->scaling).factor, 8);
+  EXPECT_EQ(std::get<Llama3Rotary>(parse_model("llama3.2-1b").rotary->scaling).factor, 32);
+  EXPECT_TRUE(std::holds_alternative<PlainRotary>(parse_model("llama3-8b").rotary->scaling));
+  EXPECT_EQ(parse_model("llama3-8b").context, 8192);
+  EXPECT_EQ(parse_model("llama2-7b").rotary->theta, 10000);
+  EXPECT_EQ(parse_model("smollm2-135m").rotary->theta, 100000);
+  EXPECT_EQ(parse_model("mistral-7b").window, 4096);
+  EXPECT_EQ(parse_model("mistral-7b").context, 32768);
+  EXPECT_EQ(parse_model("mistral-7b-v0.3").window, 0);
+  EXPECT_EQ(parse_model("mistral-7b-v0.3").rotary->theta, 1e6);
+  EXPECT_EQ(parse_model("qwen3-0.6b").channels(), 2048);
+  EXPECT_EQ(parse_model("qwen3-0.6b").rotary->head_dim, 128);
+  EXPECT_EQ(parse_model("qwen2.5-0.5b").norm_epsilon, 1e-6);
+  EXPECT_FALSE(parse_model("gpt2-124m").rotary.has_value());
 }
 
 TEST(ModelConfig, UnitsHoldExactlyTheParameters) {
   std::vector<std::string> models = model_presets();
   models.push_back("gpt2:layers=3,hidden=36,heads=3,context=24,vocab=61");
+  models.push_back("qwen3:layers=3,hidden=36,heads=3,context=24,kv-heads=1,head-dim=8,vocab=61");
   for (const std::string& model : models) {
     const ModelConfig config = parse_model(model);
     std::int64_t elements = 0;
@@ -58,9 +100,51 @@ TEST(ModelConfig, ReadsASpec) {
   EXPECT_EQ(parse_model("gpt2:vocab=61,context=8,heads=2,hidden=4,layers=1").vocabulary, 61);
 }
 
+TEST(ModelConfig, ReadsASpecOfEachFamily) {
+  const std::string shape = ":layers=2,hidden=48,heads=4,context=16";
+  const ModelConfig llama = parse_model("llama" + shape);
+  EXPECT_EQ(llama.family, Family::llama);
+  EXPECT_EQ(llama.vocabulary, 256);
+  EXPECT_EQ(llama.kv_heads, 4);
+  EXPECT_EQ(llama.head_dim, 12);
+  EXPECT_EQ(llama.intermediate, 128);  // 8/3 · 48, a multiple of 64
+  EXPECT_EQ(llama.head, HeadKind::untied);
+  EXPECT_EQ(llama.norm, NormKind::rms_norm);
+  EXPECT_EQ(llama.rotary->head_dim, 12);
+  EXPECT_EQ(parse_model("llama:layers=2,hidden=50,heads=5,context=16").intermediate, 192);
+  const ModelConfig mistral = parse_model(
+      "mistral" + shape + ",kv-heads=2,head-dim=6,intermediate=40,window=5,tied=yes,vocab=61");
+  EXPECT_EQ(mistral.kv_channels(), 12);
+  EXPECT_EQ(mistral.channels(), 24);
+  EXPECT_EQ(mistral.intermediate, 40);
+  EXPECT_EQ(mistral.window, 5);
+  EXPECT_EQ(mistral.head, HeadKind::tied);
+  EXPECT_EQ(mistral.vocabulary, 61);
+  EXPECT_EQ(parse_model("qwen2" + shape + ",tied=no").biases, Biases::qkv);
+  EXPECT_EQ(parse_model("qwen3" + shape).qk_norm, QkNorm::per_head);
+}
+
+TEST(ModelConfig, KnowsWhatImpliesRandomWeights) {
+  EXPECT_TRUE(implies_random_weights("gpt2-124m"));
+  EXPECT_TRUE(implies_random_weights("llama:layers=2,hidden=48,heads=4,context=16"));
+  EXPECT_FALSE(implies_random_weights("llama3-8b"));
+  EXPECT_FALSE(implies_random_weights("qwen3-0.6b"));
+  EXPECT_FALSE(implies_random_weights("some/folder"));
+}
+
 TEST(ModelConfig, SaysWhatIsWrong) {
+  const std::string shape = ":layers=2,hidden=48,heads=4,context=16";
+  expect_error("llama3-8", "did you mean 'llama3-8b'");
+  expect_error("qwen2.5-0.5", "did you mean 'qwen2.5-0.5b'");
+  expect_error("lama" + shape, "unknown family 'lama' (did you mean 'llama'?)");
+  expect_error("gpt2" + shape + ",kv-heads=2", "unknown key 'kv-heads'");
+  expect_error("gpt2" + shape + ",tied=no", "unknown key 'tied'");
+  expect_error("llama" + shape + ",tied=true", "'tied' must be yes or no, not 'true'");
+  expect_error("llama" + shape + ",kv-heads=3", "heads (4) must be a multiple of kv-heads (3)");
+  expect_error("llama" + shape + ",head-dim=7", "even head-dim, not 7");
+  expect_error("llama" + shape + ",windw=7", "did you mean 'window'?");
   expect_error("gpt2-124", "did you mean 'gpt2-124m'");
-  expect_error("llama", "known are gpt2-124m, gpt2-355m, gpt2-774m, gpt2-1.5b");
+  expect_error("llama", "known are gpt2-124m, -355m, -774m, -1.5b; llama2-7b, -13b, -70b; ");
   expect_error("", "unknown model");
   expect_error("gpt2:layer=6,hidden=8,heads=2,context=4", "'layer' (did you mean 'layers'?)");
   expect_error("gpt2:layers=6,hidden=8,context=4", "'heads' is missing");
@@ -137,7 +221,7 @@ TEST(ModelUnits, TokenTableIsCutIntoChunksThatCoverIt) {
       if (unit.role != UnitRole::token_table) continue;
       ASSERT_EQ(unit.tensors.size(), 1u);
       const TensorSpec& tensor = unit.tensors.front();
-      EXPECT_EQ(tensor.name, "wte.weight");
+      EXPECT_EQ(tensor.name, config.family == Family::gpt2 ? "wte.weight" : "embed_tokens.weight");
       EXPECT_EQ(tensor.first_row, rows);
       EXPECT_EQ(tensor.first_row % 64, 0);
       EXPECT_LE(unit.elements, kTableChunkElements);

@@ -7,7 +7,7 @@
 #include <fstream>
 
 #include "kernels/base/error.h"
-#include "models/hf_tensors.h"
+#include "models/hf_config.h"
 #include "models/presets.h"
 #include "tests/support/error_text.h"
 #include "tests/support/temporary_folder.h"
