@@ -5,12 +5,16 @@ namespace strata::engine {
 void add_model_data(ListBuilder& list) {
   list.group(OptionGroup::model_data);
   list.mathematical(true);
-  list.add(
-      "model",
-      "A pretrained GPT-2: a Hugging Face folder, or org/name in the local cache; or from random "
-      "weights: gpt2-124m, gpt2-355m, gpt2-774m, gpt2-1.5b, or a shape such as "
-      "gpt2:layers=6,hidden=384,heads=6,context=256 (byte-level unless vocab=N is given)",
-      text_field("MODEL", &Options::model), {"model_name_or_path", "model_name"});
+  list.add("model",
+           "A pretrained model: a Hugging Face folder, or org/name in the local cache. Or a shape: "
+           "a published one such as llama3-8b, qwen2.5-0.5b or gpt2-124m, or one's own such as "
+           "llama:layers=6,hidden=384,heads=6,context=256 (byte-level unless vocab=N is given)",
+           text_field("MODEL", &Options::model), {"model_name_or_path", "model_name"});
+  list.add("from-scratch",
+           "Begin with random weights: for the shape of a published model, or of a folder, whose "
+           "weights are not read; GPT-2's shapes and one's own imply it",
+           switch_field(&Options::from_scratch))
+      .is_flag = true;
   list.add("data",
            "Training data: token files (llm.c or nanoGPT .bin, Megatron .idx/.bin), or text for a "
            "byte-level model; patterns such as 'train_*.bin' name several, read as one",
