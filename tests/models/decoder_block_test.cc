@@ -5,6 +5,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <numeric>
+#include <string>
+#include <tuple>
+#include <vector>
 
 #include "models/presets.h"
 #include "tests/support/compare.h"
@@ -13,22 +18,62 @@
 namespace strata::models {
 namespace {
 
-const ModelConfig kConfig = parse_model("gpt2:layers=2,hidden=36,heads=3,context=24");
 constexpr Batch kLimits{2, 11};
+constexpr std::int64_t kHidden = 36;
+constexpr std::int64_t kContext = 24;
 
 using strata::testing::random_values;
 using strata::testing::TestDevice;
 
-std::vector<float> random_weights(const UnitSpec& unit) {
-  std::vector<float> values = random_values(Dtype::f32, unit.elements, 1, 0, 0.35f);
-  const BlockTensors tensors = block_unit(kConfig, 0).tensors;
-  for (const TensorRun norm : {tensors.norm1_weight, tensors.norm2_weight}) {
-    std::fill_n(values.begin() + unit.tensors[norm.first].offset_elements, kConfig.hidden, 1.0f);
+ModelConfig gpt2() { return parse_model("gpt2:layers=2,hidden=36,heads=3,context=24"); }
+
+// Grouped queries in heads that are wider than C / H.
+ModelConfig rotary_config(Family family) {
+  ModelConfig config;
+  apply_family(config, family);
+  config.layers = 2;
+  config.hidden = kHidden;
+  config.heads = 6;
+  config.kv_heads = 2;
+  config.head_dim = 8;
+  config.intermediate = 52;
+  config.context = kContext;
+  config.vocabulary = kByteVocabulary;
+  config.window = family == Family::mistral ? 4 : 0;
+  config.rotary = {.head_dim = config.head_dim, .theta = 100};
+  return config;
+}
+
+std::vector<ModelConfig> configs() {
+  return {gpt2(), rotary_config(Family::llama), rotary_config(Family::mistral),
+          rotary_config(Family::qwen2), rotary_config(Family::qwen3)};
+}
+
+std::vector<float> random_weights(const ModelConfig& config) {
+  const BlockUnit unit = block_unit(config, 0);
+  std::vector<float> values = random_values(Dtype::f32, unit.spec.elements, 1, 0, 0.35f);
+  for (const TensorSpec& tensor : unit.spec.tensors) {
+    if (tensor.initial != Initial::ones) continue;
+    std::fill_n(values.begin() + tensor.offset_elements, tensor.elements(), 1.0f);
   }
   return values;
 }
 
-class DecoderBlockTest : public ::testing::TestWithParam<Dtype> {
+// Of a batch whose every sequence is one document, or several that begin at `starts`.
+struct Documents {
+  std::vector<std::int32_t> positions;
+  std::vector<std::int32_t> starts;
+
+  explicit Documents(Batch batch, const std::vector<std::int32_t>& begins = {0}) {
+    for (std::int64_t row = 0; row < batch.rows(); ++row) {
+      const auto place = static_cast<std::int32_t>(row % batch.tokens);
+      starts.push_back(*std::prev(std::ranges::upper_bound(begins, place)));
+      positions.push_back(place - starts.back());
+    }
+  }
+};
+
+class DecoderBlockTest : public ::testing::TestWithParam<std::tuple<ModelConfig, Dtype>> {
  protected:
   struct Outcome {
     std::vector<float> out;
@@ -42,9 +87,11 @@ class DecoderBlockTest : public ::testing::TestWithParam<Dtype> {
   // beyond what it asked for.
   Outcome run(Batch batch, Batch limits, const std::vector<float>& x, Dx where = Dx::separate,
               ops::Into into = ops::Into::overwrite, float gradients_before = NAN) {
-    const DecoderBlock block(kConfig, dtype_, limits);
-    const std::int64_t elements = batch.rows() * kConfig.hidden;
-    const DeviceBuffer weights = device_.upload(random_weights(unit_), dtype_);
+    const DecoderBlock block(config_, dtype_, limits, rotary_tables());
+    const std::int64_t elements = batch.rows() * kHidden;
+    const DeviceBuffer positions = device_.upload(Documents(batch).positions);
+    if (batch.positions == nullptr) batch.positions = as_i32(positions);
+    const DeviceBuffer weights = device_.upload(random_weights(config_), dtype_);
     const DeviceBuffer input = device_.upload(x, dtype_);
     const DeviceBuffer dout = device_.upload(random_values(dtype_, elements, 3), dtype_);
     const DeviceBuffer out = device_.allocate(elements * bytes_of(dtype_));
@@ -65,18 +112,58 @@ class DecoderBlockTest : public ::testing::TestWithParam<Dtype> {
             device_.read<float>(gradients.data(), unit_.elements)};
   }
 
-  std::vector<float> input(Batch batch) {
-    return random_values(dtype_, batch.rows() * kConfig.hidden, 2);
+  // Of `out`, the rows that change when row `changed` of x does.
+  std::vector<std::int64_t> rows_that_see(std::int64_t changed, Batch batch) {
+    const std::vector<float> x = input(kLimits);
+    std::vector<float> other = x;
+    for (std::int64_t c = 0; c < kHidden; ++c) other[changed * kHidden + c] *= -1;
+    const std::vector<float> out = run(batch, kLimits, x).out;
+    const std::vector<float> other_out = run(batch, kLimits, other).out;
+    std::vector<std::int64_t> rows;
+    for (std::int64_t row = 0; row < batch.rows(); ++row) {
+      const auto begin = out.begin() + row * kHidden;
+      if (!std::equal(begin, begin + kHidden, other_out.begin() + row * kHidden)) {
+        rows.push_back(row);
+      }
+    }
+    return rows;
+  }
+  // Of those, the ones that may: from it to the last of its window, before `end`.
+  std::vector<std::int64_t> rows_to(std::int64_t changed, std::int64_t end) const {
+    if (config_.window > 0) end = std::min(end, changed + config_.window);
+    std::vector<std::int64_t> rows(static_cast<std::size_t>(end - changed));
+    std::iota(rows.begin(), rows.end(), changed);
+    return rows;
   }
 
-  Dtype dtype_ = GetParam();
-  UnitSpec unit_ = block_unit(kConfig, 0).spec;
-  TestDevice device_{{.weight_rows_max = 4 * kConfig.hidden,
-                      .weight_cols_max = 4 * kConfig.hidden,
+  std::vector<float> input(Batch batch) { return random_values(dtype_, batch.rows() * kHidden, 2); }
+  static const std::int32_t* as_i32(const DeviceBuffer& buffer) {
+    return reinterpret_cast<const std::int32_t*>(buffer.data());
+  }
+
+  ModelConfig config_ = std::get<ModelConfig>(GetParam());
+  Dtype dtype_ = std::get<Dtype>(GetParam());
+  UnitSpec unit_ = block_unit(config_, 0).spec;
+  TestDevice device_{{.weight_rows_max = 4 * kHidden,
+                      .weight_cols_max = 4 * kHidden,
                       .rows_max = kLimits.rows(),
                       .tokens_max = kLimits.tokens,
-                      .head_dim = kConfig.head_dim},
+                      .head_dim = config_.head_dim,
+                      .heads_per_kv_head = config_.heads / config_.kv_heads},
                      dtype_};
+
+ private:
+  ops::RotaryTables rotary_tables() {
+    if (!config_.rotary) return {};
+    const std::int64_t half = kContext * config_.head_dim / 2;
+    std::vector<float> tables(static_cast<std::size_t>(2 * half));
+    fill_rotary_tables(*config_.rotary, std::span(tables).first(half),
+                       std::span(tables).last(half));
+    tables_ = device_.upload(tables);
+    const auto* const cos = reinterpret_cast<const float*>(tables_.data());
+    return {cos, cos + half, kContext, config_.head_dim};
+  }
+  DeviceBuffer tables_;
 };
 
 TEST_P(DecoderBlockTest, InputGradientMayTakeTheInputsPlace) {
@@ -110,25 +197,30 @@ TEST_P(DecoderBlockTest, WeightGradientsAddToWhatIsThere) {
 }
 
 TEST_P(DecoderBlockTest, ATokenSeesOnlyItselfAndThePast) {
-  constexpr std::int64_t kChanged = 6;  // token of sequence 0
-  const std::vector<float> x = input(kLimits);
-  std::vector<float> other = x;
-  for (std::int64_t c = 0; c < kConfig.hidden; ++c) {
-    other[kChanged * kConfig.hidden + c] = -x[kChanged * kConfig.hidden + c];
-  }
-  const std::vector<float> out = run(kLimits, kLimits, x).out;
-  const std::vector<float> other_out = run(kLimits, kLimits, other).out;
-  for (std::int64_t row = 0; row < kLimits.rows(); ++row) {
-    const auto begin = out.begin() + row * kConfig.hidden;
-    const bool same =
-        std::equal(begin, begin + kConfig.hidden, other_out.begin() + row * kConfig.hidden);
-    const bool sees = row >= kChanged && row < kLimits.tokens;
-    EXPECT_EQ(same, !sees) << "row " << row;
-  }
+  constexpr std::int64_t kChanged = 3;  // token of sequence 0
+  EXPECT_EQ(rows_that_see(kChanged, kLimits), rows_to(kChanged, kLimits.tokens));
 }
 
-INSTANTIATE_TEST_SUITE_P(Dtypes, DecoderBlockTest, ::testing::Values(Dtype::f32, Dtype::bf16),
-                         [](const auto& info) { return name_of(info.param); });
+TEST_P(DecoderBlockTest, ATokenSeesOnlyItsDocument) {
+  const Documents documents(kLimits, {0, 2, 7});
+  const DeviceBuffer positions = device_.upload(documents.positions);
+  const DeviceBuffer starts = device_.upload(documents.starts);
+  Batch batch = kLimits;
+  batch.positions = as_i32(positions);
+  batch.document_starts = as_i32(starts);
+  EXPECT_EQ(rows_that_see(3, batch), rows_to(3, 7));
+  EXPECT_EQ(rows_that_see(1, batch), rows_to(1, 2));
+}
+
+std::string name_of_case(const ::testing::TestParamInfo<std::tuple<ModelConfig, Dtype>>& info) {
+  const auto& [config, dtype] = info.param;
+  return std::string(name_of(config.family)) + "_" + name_of(dtype);
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, DecoderBlockTest,
+                         ::testing::Combine(::testing::ValuesIn(configs()),
+                                            ::testing::Values(Dtype::f32, Dtype::bf16)),
+                         name_of_case);
 
 TEST(DecoderBlockCost, ListsFourLinearLayersThreeWays) {
   const DecoderBlock block(parse_model("gpt2-124m"), Dtype::bf16, {2, 1024});
@@ -144,6 +236,29 @@ TEST(DecoderBlockCost, ListsFourLinearLayersThreeWays) {
   EXPECT_EQ(weights, 7'077'888);  // 12 × 768², the matrices of a block
 }
 
+// 36 columns into (6 + 2 + 2) × 8 rows of q, k and v, and back from 48; 36 into gate and up of 52
+// each, and back from 52.
+TEST(DecoderBlockCost, CountsTheWeightsOfGroupedQueriesAndGates) {
+  double weights = 0;
+  for (const ops::MatmulShape& shape :
+       DecoderBlock(rotary_config(Family::llama), Dtype::bf16, kLimits).matmul_shapes()) {
+    if (shape.kind == ops::MatmulKind::forward) {
+      weights += static_cast<double>(shape.n) * static_cast<double>(shape.k);
+    }
+  }
+  EXPECT_EQ(weights, 36 * 80 + 48 * 36 + 36 * 104 + 52 * 36);
+}
+
+// With a window of 4, the 11 tokens of a sequence see 1 + 2 + 3 + 8 × 4 = 38 keys.
+TEST(DecoderBlockCost, CountsTheKeysOfAWindow) {
+  const auto flops = [](std::int64_t window) {
+    ModelConfig config = rotary_config(Family::mistral);
+    config.window = window;
+    return DecoderBlock(config, Dtype::bf16, kLimits).forward_flops(kLimits);
+  };
+  EXPECT_DOUBLE_EQ(flops(0) - flops(4), 2.0 * 2 * 2 * (66 - 38) * 48);
+}
+
 // 2 × 1024 tokens through 7,077,888 weights; q·kᵀ and p·v of 524,800 causal pairs × 768 channels in
 // each of 2 sequences; two operations each.
 TEST(DecoderBlockCost, CountsOperationsOfForward) {
@@ -154,7 +269,7 @@ TEST(DecoderBlockCost, CountsOperationsOfForward) {
 
 TEST(DecoderBlockDeathTest, RefusesABatchBeyondItsLimits) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
-  const DecoderBlock block(kConfig, Dtype::f32, kLimits);
+  const DecoderBlock block(gpt2(), Dtype::f32, kLimits);
   TestDevice device({.weight_rows_max = 144,
                      .weight_cols_max = 144,
                      .rows_max = 64,
