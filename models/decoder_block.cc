@@ -152,14 +152,15 @@ ops::AttentionOptions DecoderBlock::attention_options(Batch batch) const {
   return {.window = config_.window, .document_starts = batch.document_starts};
 }
 
-// From normed1 to the block's r, without x.
-void DecoderBlock::forward_attention(Stream& stream, Batch batch, const ResidentWeights& w,
-                                     const Saved& s) const {
+// From x to what attention sees.
+void DecoderBlock::forward_qkv(Stream& stream, Batch batch, const ResidentWeights& w,
+                               const Saved& s, const Matrix& input) const {
+  norm_.forward(stream, s.normed1, s.norm1, input, w, tensors_.norm1_weight, tensors_.norm1_bias);
   ops::linear_forward(stream, s.qkv, s.normed1, w.matrix(tensors_.qkv_weight),
                       w.vector(tensors_.qkv_bias));
-  const ops::Qkv operands = s.attention_operands(config_);
   if (config_.qk_norm == QkNorm::per_head) {
     const auto epsilon = static_cast<float>(config_.norm_epsilon);
+    const ops::Qkv operands = s.attention_operands(config_);
     ops::rmsnorm_forward(stream, operands.q, s.q_rstd, columns_of(s.qkv, 0, config_.channels()),
                          w.matrix(tensors_.q_norm), epsilon);
     ops::rmsnorm_forward(stream, operands.k, s.k_rstd,
@@ -167,23 +168,14 @@ void DecoderBlock::forward_attention(Stream& stream, Batch batch, const Resident
                          w.matrix(tensors_.k_norm), epsilon);
   }
   if (config_.rotary) ops::rotary_forward(stream, s.qk, rotary_, batch.positions);
-  ops::attention_forward(stream, attention_shape(batch), attention_options(batch), s.attended,
-                         s.log_sum_exp, operands);
-  ops::linear_forward(stream, s.residual, s.attended, w.matrix(tensors_.attention_out_weight),
-                      w.vector(tensors_.attention_out_bias));
 }
 
-void DecoderBlock::recompute(Stream& stream, Batch batch, const std::byte* weights, const void* x,
-                             std::byte* saved) const {
-  check_batch(batch, limits_);
-  const ResidentWeights w(unit_, dtype_, weights);
-  const Saved s = saved_of(saved, batch);
-  const Matrix input = read_only(x, dtype_, batch.rows(), config_.hidden);
-
-  norm_.forward(stream, s.normed1, s.norm1, input, w, tensors_.norm1_weight, tensors_.norm1_bias);
-  forward_attention(stream, batch, w, s);
+// From attention's output to the MLP's last layer.
+void DecoderBlock::forward_to_mlp(Stream& stream, const ResidentWeights& w, const Saved& s,
+                                  const Matrix& input) const {
+  ops::linear_forward(stream, s.residual, s.attended, w.matrix(tensors_.attention_out_weight),
+                      w.vector(tensors_.attention_out_bias));
   ops::add(stream, s.residual, s.residual, input);
-
   norm_.forward(stream, s.normed2, s.norm2, s.residual, w, tensors_.norm2_weight,
                 tensors_.norm2_bias);
   ops::linear_forward(stream, s.mlp_in, s.normed2, w.matrix(tensors_.mlp_in_weight),
@@ -196,15 +188,44 @@ void DecoderBlock::recompute(Stream& stream, Batch batch, const std::byte* weigh
   }
 }
 
-void DecoderBlock::forward(Stream& stream, Batch batch, const std::byte* weights, const void* x,
-                           std::byte* saved, void* out) const {
-  recompute(stream, batch, weights, x, saved);
-  const ResidentWeights w(unit_, dtype_, weights);
-  const Saved s = saved_of(saved, batch);
-  const Matrix output = Matrix::dense(out, dtype_, batch.rows(), config_.hidden);
+void DecoderBlock::forward_output(Stream& stream, const ResidentWeights& w, const Saved& s,
+                                  void* out) const {
+  const Matrix output = Matrix::dense(out, dtype_, s.residual.rows, config_.hidden);
   ops::linear_forward(stream, output, s.mlp_out, w.matrix(tensors_.mlp_out_weight),
                       w.vector(tensors_.mlp_out_bias));
   ops::add(stream, output, output, s.residual);
+}
+
+void DecoderBlock::recompute(Stream& stream, Batch batch, const std::byte* weights, const void* x,
+                             std::byte* saved) const {
+  check_batch(batch, limits_);
+  const ResidentWeights w(unit_, dtype_, weights);
+  const Saved s = saved_of(saved, batch);
+  const Matrix input = read_only(x, dtype_, batch.rows(), config_.hidden);
+  forward_qkv(stream, batch, w, s, input);
+  ops::attention_forward(stream, attention_shape(batch), attention_options(batch), s.attended,
+                         s.log_sum_exp, s.attention_operands(config_));
+  forward_to_mlp(stream, w, s, input);
+}
+
+void DecoderBlock::forward(Stream& stream, Batch batch, const std::byte* weights, const void* x,
+                           std::byte* saved, void* out) const {
+  recompute(stream, batch, weights, x, saved);
+  forward_output(stream, {unit_, dtype_, weights}, saved_of(saved, batch), out);
+}
+
+void DecoderBlock::decode(Stream& stream, Batch batch, std::int64_t past, const ops::KvCache& cache,
+                          const std::byte* weights, const void* x, std::byte* scratch,
+                          void* out) const {
+  check_batch(batch, limits_);
+  const ResidentWeights w(unit_, dtype_, weights);
+  const Saved s = saved_of(scratch, batch);
+  const Matrix input = read_only(x, dtype_, batch.rows(), config_.hidden);
+  forward_qkv(stream, batch, w, s, input);
+  ops::attention_with_cache(stream, attention_shape(batch), attention_options(batch), s.attended,
+                            s.attention_operands(config_), cache, past);
+  forward_to_mlp(stream, w, s, input);
+  forward_output(stream, w, s, out);
 }
 
 // Adds the MLP's part to dresidual, which begins as dout.

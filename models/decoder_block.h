@@ -1,4 +1,5 @@
-// One decoder block on resident memory: forward, and backward from saved activations.
+// One decoder block on resident memory: forward, and backward from saved activations; and for
+// inference decode(), which takes the keys and values of earlier tokens from a cache.
 //
 //   x ─ norm ─ q, k, v (─ QK-norm) (─ rotary) ─ attention ─ projection ─(+x)─ r
 //   r ─ norm ─ MLP in ─ GELU or SwiGLU ─ MLP out ─(+r)─ out
@@ -59,6 +60,12 @@ class DecoderBlock {
                 ops::Into into, const void* x, const std::byte* saved, const void* dout, void* dx,
                 std::byte* workspace) const;
 
+  // The forward of tokens that follow `past` others of their sequence: `batch` is one sequence of
+  // the new tokens alone, at positions past … , of one document. Their k and v join the layer's
+  // cache. `scratch`: saved_bytes().
+  void decode(Stream& stream, Batch batch, std::int64_t past, const ops::KvCache& cache,
+              const std::byte* weights, const void* x, std::byte* scratch, void* out) const;
+
   // The linear layers, for choosing their arithmetic.
   std::vector<ops::MatmulShape> matmul_shapes() const;
   // Multiply-adds × 2 of one forward for a batch, attention (its causal half) included.
@@ -70,8 +77,11 @@ class DecoderBlock {
   struct Backward;
   Saved saved_of(std::byte* memory, Batch batch) const;
   Workspace workspace_of(std::byte* memory, Batch batch) const;
-  void forward_attention(Stream& stream, Batch batch, const ResidentWeights& w,
-                         const Saved& s) const;
+  void forward_qkv(Stream& stream, Batch batch, const ResidentWeights& w, const Saved& s,
+                   const ops::Matrix& input) const;
+  void forward_to_mlp(Stream& stream, const ResidentWeights& w, const Saved& s,
+                      const ops::Matrix& input) const;
+  void forward_output(Stream& stream, const ResidentWeights& w, const Saved& s, void* out) const;
   void backward_mlp(Stream& stream, const Backward& call) const;
   void backward_attention(Stream& stream, const Backward& call) const;
   ops::AttentionShape attention_shape(Batch batch) const;

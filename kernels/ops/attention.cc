@@ -78,4 +78,25 @@ void attention_backward(Stream& stream, const AttentionShape& shape,
   });
 }
 
+void attention_with_cache(Stream& stream, const AttentionShape& shape,
+                          const AttentionOptions& options, Matrix out, const Qkv& qkv,
+                          const KvCache& cache, std::int64_t past) {
+  constexpr const char* kName = "attention_with_cache";
+  check_shape(kName, shape, options);
+  check_operands(kName, shape, qkv, qkv.q.dtype);
+  check_operand(kName, shape, out, shape.channels(), qkv.q.dtype);
+  check_same_shape(kName, cache.k, cache.v);
+  check_dtype(kName, cache.k, qkv.k.dtype);
+  check_dtype(kName, cache.v, qkv.v.dtype);
+  STRATA_CHECK(cache.k.cols == shape.kv_channels(), "{}: a cache of {} columns for {}", kName,
+               cache.k.cols, shape.kv_channels());
+  STRATA_CHECK(shape.batch == 1 && options.document_starts == nullptr,
+               "{}: one sequence of one document at a time", kName);
+  STRATA_CHECK(past >= 0 && past + shape.tokens <= cache.k.rows,
+               "{}: {} tokens after {} in a cache of {}", kName, shape.tokens, past, cache.k.rows);
+  as_cpu(stream).launch(kName, [=](CpuDevice& device) {
+    cpu::attention_with_cache(device, shape, options, out, qkv, cache, past);
+  });
+}
+
 }  // namespace strata::ops

@@ -6,6 +6,9 @@
 // and statistics in f32; probabilities are rounded to the dtype of q before they multiply v. Tiles
 // where nothing is visible are skipped. Every sum is over tiles in a fixed order, so bits depend
 // neither on threads nor on budgets. Not supported: dropout.
+//
+// For inference attention_with_cache() takes the keys and values of earlier tokens from a cache,
+// like flash_attn_with_kvcache of Dao's flash-attention.
 #pragma once
 
 #include <cstdint>
@@ -55,5 +58,20 @@ void attention_forward(Stream& stream, const AttentionShape& shape, const Attent
 void attention_backward(Stream& stream, const AttentionShape& shape,
                         const AttentionOptions& options, const Qkv& gradients, float* row_dots,
                         Matrix dout, const Qkv& qkv, Matrix out, const float* log_sum_exp);
+
+// Keys and values of one sequence: row p is of the token at position p. All rows must be finite
+// numbers from the beginning (zeros, say), since those to come take part, times 0.
+struct KvCache {
+  Matrix k;  // (P, Hkv·D)
+  Matrix v;  // (P, Hkv·D)
+};
+
+// Attention of T new tokens, at positions past … past+T-1 <= P-1, to themselves and all before
+// them; shape.batch is 1, documents are not supported. Their k and v are put into the cache first.
+// The same sums over the same tiles as attention_forward() of the whole sequence, up to the order
+// within a matmul, which depends on T.
+void attention_with_cache(Stream& stream, const AttentionShape& shape,
+                          const AttentionOptions& options, Matrix out, const Qkv& qkv,
+                          const KvCache& cache, std::int64_t past);
 
 }  // namespace strata::ops

@@ -23,6 +23,9 @@ struct AttentionBackward {
 void attention_forward(CpuDevice& device, const AttentionShape& shape,
                        const AttentionOptions& options, const Matrix& out, float* log_sum_exp,
                        const Qkv& qkv);
+void attention_with_cache(CpuDevice& device, const AttentionShape& shape,
+                          const AttentionOptions& options, const Matrix& out, const Qkv& qkv,
+                          const KvCache& cache, std::int64_t past);
 void attention_backward(CpuDevice& device, const AttentionShape& shape,
                         const AttentionOptions& options, const AttentionBackward& operands);
 

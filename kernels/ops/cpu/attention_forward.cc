@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "kernels/ops/cpu/attention.h"
@@ -11,6 +12,9 @@ namespace {
 
 constexpr std::int64_t kQueryTile = 128;
 constexpr std::int64_t kKeyTile = 256;
+// A cache grows token by token; its last key tile grows by so many, so that few matmuls are
+// compiled.
+constexpr std::int64_t kCachedKeysStep = 64;
 
 std::int64_t query_tile(std::int64_t tokens) { return std::min(kQueryTile, tokens); }
 std::int64_t key_tile(std::int64_t tokens) { return std::min(kKeyTile, tokens); }
@@ -18,9 +22,11 @@ std::int64_t key_tile(std::int64_t tokens) { return std::min(kKeyTile, tokens); 
 // Attention of one tile of queries of one head, in one worker's scratch.
 class ForwardTile {
  public:
-  ForwardTile(const AttentionCall& call, int worker)
-      : ForwardTile(call, worker, call.state.attention_scratch.frame(worker)) {}
+  // `all_keys`: rows of k of one sequence.
+  ForwardTile(const AttentionCall& call, int worker, std::int64_t all_keys)
+      : ForwardTile(call, worker, all_keys, call.state.attention_scratch.frame(worker)) {}
 
+  // log_sum_exp may be null.
   void run(const Matrix& out, float* log_sum_exp, const Qkv& qkv, std::int64_t sequence,
            std::int64_t head, std::int64_t first_query) const {
     const std::int64_t cols = call_.shape.head_dim;
@@ -34,7 +40,10 @@ class ForwardTile {
     std::fill_n(max_, queries, -std::numeric_limits<float>::infinity());
     std::fill_n(sum_, queries, 0.0f);
 
-    const std::int64_t keys_end = first_query + queries;
+    const std::int64_t seen_end = call_.past + first_query + queries;
+    const std::int64_t keys_end = qkv.k.rows == qkv.q.rows
+                                      ? seen_end
+                                      : std::min(round_up(seen_end, kCachedKeysStep), qkv.k.rows);
     const std::int64_t first_visible = call_.first_visible_key(sequence, first_query, queries);
     for (std::int64_t first_key = first_visible / kKeyTile * kKeyTile; first_key < keys_end;
          first_key += kKeyTile) {
@@ -51,6 +60,7 @@ class ForwardTile {
     call_.kernels.scale[out.dtype](
         block(call_.head(out, sequence, head), first_query, queries, 0, cols), weighted_, 1.0f,
         sum_);
+    if (log_sum_exp == nullptr) return;
     float* log_sums = log_sum_exp + call_.first_row(sequence, head) + first_query;
     for (std::int64_t i = 0; i < queries; ++i) {
       log_sums[i] = static_cast<float>(max_[i] + std::log(static_cast<double>(sum_[i])));
@@ -58,18 +68,18 @@ class ForwardTile {
   }
 
  private:
-  ForwardTile(const AttentionCall& call, int worker, ScratchFrame scratch)
+  ForwardTile(const AttentionCall& call, int worker, std::int64_t all_keys, ScratchFrame scratch)
       : call_(call),
         worker_(worker),
         scratchpad_(scratch.take<std::byte>(kGemmScratchpadBytes)),
-        scores_(scratch.take<float>(
-            panel_elements(query_tile(call.shape.tokens), key_tile(call.shape.tokens)))),
+        scores_(
+            scratch.take<float>(panel_elements(query_tile(call.shape.tokens), key_tile(all_keys)))),
         weighted_(scratch.take<float>(query_tile(call.shape.tokens) * call.shape.head_dim)),
         max_(scratch.take<float>(query_tile(call.shape.tokens))),
         sum_(scratch.take<float>(query_tile(call.shape.tokens))),
         q_(call, scratch, query_tile(call.shape.tokens)),
-        k_(call, scratch, key_tile(call.shape.tokens)),
-        v_(call, scratch, key_tile(call.shape.tokens)) {}
+        k_(call, scratch, key_tile(all_keys)),
+        v_(call, scratch, key_tile(all_keys)) {}
 
   void multiply(const Matrix& c, const Factor& a, const Factor& b, Into into) const {
     run_gemm(call_.state.gemms, worker_, scratchpad_, c, a, b, into);
@@ -86,6 +96,28 @@ class ForwardTile {
   OperandRows k_;
   OperandRows v_;
 };
+
+void run_tiles(CpuDevice& device, const AttentionCall& call, const Matrix& out, float* log_sum_exp,
+               const Qkv& qkv) {
+  const std::int64_t heads = call.shape.heads;
+  const std::int64_t tiles = ceil_div(call.shape.tokens, kQueryTile);
+  device.workers().parallel_for(
+      call.shape.batch * heads * tiles, [&](std::int64_t index, int worker) {
+        const std::int64_t head = index / tiles;
+        // Late queries see most keys: they go first, and the short ones fill the end.
+        const std::int64_t tile = tiles - 1 - index % tiles;
+        ForwardTile(call, worker, qkv.k.rows / call.shape.batch)
+            .run(out, log_sum_exp, qkv, head / heads, head % heads, tile * kQueryTile);
+      });
+}
+
+// rows (T, cols) as rows [first, first + T) of `to`.
+void put_rows(const Matrix& to, std::int64_t first, const Matrix& rows) {
+  const auto bytes = static_cast<std::size_t>(rows.cols * bytes_of(rows.dtype));
+  for (std::int64_t row = 0; row < rows.rows; ++row) {
+    std::memcpy(address_of(to, first + row), address_of(rows, row), bytes);
+  }
+}
 
 }  // namespace
 
@@ -108,16 +140,26 @@ void attention_forward(CpuDevice& device, const AttentionShape& shape,
   annotate_write(out);
   annotate_write(log_sum_exp, shape.heads * shape.rows() * kF32Bytes);
 
-  const AttentionCall call(device, shape, options, qkv.q.dtype);
-  const std::int64_t tiles = ceil_div(shape.tokens, kQueryTile);
-  device.workers().parallel_for(
-      shape.batch * shape.heads * tiles, [&](std::int64_t index, int worker) {
-        const std::int64_t head = index / tiles;
-        // Late queries see most keys: they go first, and the short ones fill the end.
-        const std::int64_t tile = tiles - 1 - index % tiles;
-        ForwardTile(call, worker)
-            .run(out, log_sum_exp, qkv, head / shape.heads, head % shape.heads, tile * kQueryTile);
-      });
+  run_tiles(device, AttentionCall(device, shape, options, qkv.q.dtype), out, log_sum_exp, qkv);
+}
+
+void attention_with_cache(CpuDevice& device, const AttentionShape& shape,
+                          const AttentionOptions& options, const Matrix& out, const Qkv& qkv,
+                          const KvCache& cache, std::int64_t past) {
+  annotate_read(qkv.q);
+  annotate_read(qkv.k);
+  annotate_read(qkv.v);
+  annotate_write(out);
+  for (const Matrix& kept : {cache.k, cache.v}) {
+    annotate_read(kept);
+    annotate_write(block(kept, past, shape.tokens, 0, kept.cols));
+  }
+
+  put_rows(cache.k, past, qkv.k);
+  put_rows(cache.v, past, qkv.v);
+  AttentionCall call(device, shape, options, qkv.q.dtype);
+  call.past = past;
+  run_tiles(device, call, out, nullptr, {qkv.q, cache.k, cache.v});
 }
 
 }  // namespace strata::ops::cpu

@@ -43,14 +43,14 @@ AttentionCall::AttentionCall(CpuDevice& device, const AttentionShape& of,
 
 Matrix AttentionCall::head(const Matrix& matrix, std::int64_t sequence,
                            std::int64_t head_index) const {
-  return block(matrix, sequence * shape.tokens, shape.tokens, head_index * shape.head_dim,
-               shape.head_dim);
+  const std::int64_t rows = matrix.rows / shape.batch;
+  return block(matrix, sequence * rows, rows, head_index * shape.head_dim, shape.head_dim);
 }
 
 std::int64_t AttentionCall::first_visible_key(std::int64_t sequence, std::int64_t first_query,
                                               std::int64_t queries) const {
   const std::int64_t by_window =
-      window == 0 ? 0 : std::max<std::int64_t>(0, first_query - window + 1);
+      window == 0 ? 0 : std::max<std::int64_t>(0, past + first_query - window + 1);
   if (document_starts == nullptr) return by_window;
   const std::int32_t* starts = document_starts + sequence * shape.tokens + first_query;
   return std::max<std::int64_t>(by_window, *std::min_element(starts, starts + queries));
@@ -62,7 +62,7 @@ ScoreTile AttentionCall::score_tile(const Matrix& scores, std::int64_t sequence,
           .stride = scores.stride,
           .rows = scores.rows,
           .cols = scores.cols,
-          .visible = first_query - first_key + 1,
+          .visible = past + first_query - first_key + 1,
           .window = window,
           .first_key = first_key,
           .document_starts = document_starts == nullptr

@@ -18,7 +18,7 @@ class AttentionCall {
   AttentionCall(CpuDevice& device, const AttentionShape& shape, const AttentionOptions& options,
                 Dtype dtype);
 
-  // (T, D) of one head of one sequence, in (B·T, heads·D).
+  // (T, D) of one head of one sequence, in (B·T, heads·D); of a cache (P, D).
   Matrix head(const Matrix& matrix, std::int64_t sequence, std::int64_t head_index) const;
   // Where its T entries begin in (B, H, T).
   std::int64_t first_row(std::int64_t sequence, std::int64_t head_index) const {
@@ -38,6 +38,7 @@ class AttentionCall {
   AttentionShape shape;
   float scale;                          // of the scores
   std::int64_t window;                  // 0: none
+  std::int64_t past = 0;                // position of query 0
   const std::int32_t* document_starts;  // (B, T), or null
   Dtype arithmetic;
   ScoreFormat format;
