@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "kernels/base/error.h"
-#include "kernels/ops/cross_entropy.h"
 #include "kernels/ops/linear.h"
 #include "models/carver.h"
 #include "models/model_units.h"
@@ -86,9 +85,10 @@ void OutputHead::chunk_forward(Stream& stream, Batch batch, const std::byte* tab
 }
 
 void OutputHead::finish_loss(Stream& stream, Batch batch, const HeadMemory& memory,
-                             const std::int32_t* targets, double* loss_sum) const {
+                             const std::int32_t* targets, double* loss_sum,
+                             ops::TargetCounts* counts) const {
   const std::int64_t m = batch.rows();
-  ops::cross_entropy_loss(stream, loss_sum, views_of(memory, m).statistics, targets, m);
+  ops::cross_entropy_loss(stream, loss_sum, views_of(memory, m).statistics, targets, m, counts);
 }
 
 void OutputHead::chunk_backward(Stream& stream, Batch batch, const std::byte* table, float* dtable,

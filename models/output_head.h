@@ -13,6 +13,7 @@
 
 #include "kernels/device/device.h"
 #include "kernels/ops/cpu_ops.h"
+#include "kernels/ops/cross_entropy.h"
 #include "kernels/ops/view.h"
 #include "models/decoder_block.h"
 #include "models/model_config.h"
@@ -48,8 +49,10 @@ class OutputHead {
   void chunk_forward(Stream& stream, Batch batch, const std::byte* table, std::int64_t first_id,
                      std::int64_t rows, const HeadMemory& memory, const std::int32_t* targets,
                      std::byte* workspace) const;
+  // As ops::cross_entropy_loss.
   void finish_loss(Stream& stream, Batch batch, const HeadMemory& memory,
-                   const std::int32_t* targets, double* loss_sum) const;
+                   const std::int32_t* targets, double* loss_sum,
+                   ops::TargetCounts* counts = nullptr) const;
   // dtable (rows, C) f32 = or += ; dnormed is overwritten at the first chunk (first_id == 0).
   // `scale`: 1 / (target tokens of the whole step).
   void chunk_backward(Stream& stream, Batch batch, const std::byte* table, float* dtable,

@@ -62,7 +62,6 @@ class Planner {
 
   // 0: nothing waits between backward and the update.
   std::int64_t gradient_element_bytes(const UnitSize& unit) const {
-    if (unit.frozen) return 0;
     if (unit.gradient_contributions * input_.passes > 1) return 4;
     return input_.update == UpdateTime::deferred ? bytes_of(input_.dtypes.gradients) : 0;
   }
@@ -82,10 +81,10 @@ class Planner {
       UnitPlan unit;
       unit.name = size.name;
       unit.elements = size.elements;
-      unit.frozen = size.frozen;
+      unit.frozen = size.frozen || !plan_.trains();
       unit.shard_elements =
           round_up(ceil_div(size.elements, input_.world_size), kShardAlignmentElements);
-      unit.gradient_element_bytes = gradient_element_bytes(size);
+      unit.gradient_element_bytes = unit.frozen ? 0 : gradient_element_bytes(size);
       plan_.unit_elements_max =
           std::max(plan_.unit_elements_max, unit.shard_elements * input_.world_size);
       plan_.units.push_back(std::move(unit));
@@ -101,21 +100,25 @@ class Planner {
     for (const PlannedBuffer& buffer : input_.fixed) add(buffer.tier, buffer.tag, buffer.bytes);
     add(Tier::device, "gathered units",
         plan_.weight_slots * plan_.unit_elements_max * weight_bytes);
+    if (assume_staging_) {
+      plan_.weight_staging_slots = input_.prefetch + 2;
+      add(Tier::host, "weight staging",
+          plan_.weight_staging_slots * shard_elements_max() * weight_bytes);
+      add(Tier::host, kLoadingStagingTag, loading_staging_bytes(plan_));
+    }
+    if (plan_.trains()) add_training();
+    add_checksums();
+  }
+
+  void add_training() {
     add(Tier::device, "gradient slots", kGradientSlots * plan_.unit_elements_max * 4);
     add(Tier::host, "gradient staging", kGradientStagingSlots * shard_elements_max() * 4);
     if (input_.dtypes.gradients == Dtype::bf16) {
       add(Tier::host, "gradient staging", kGradientStagingSlots * shard_elements_max() * 2);
     }
-    if (!assume_staging_) {
-      add_checksums();
-      return;
-    }
-    plan_.weight_staging_slots = input_.prefetch + 2;
-    add(Tier::host, "weight staging",
-        plan_.weight_staging_slots * shard_elements_max() * weight_bytes);
+    if (!assume_staging_) return;
     add(Tier::host, "optimizer staging", optimizer_buffer_bytes(plan_) * kOptimizerBuffers);
     add(Tier::host, "gradient staging", shard_elements_max() * 4);
-    add_checksums();
   }
 
   // Once, when something may be written to NVMe.

@@ -12,6 +12,7 @@ namespace {
 
 // Of the longest: to copy state through on its way to the storage, and back.
 constexpr int kCommitBlocks = 4;
+constexpr int kLoadingBlocks = 4;  // of the longest, too
 
 }  // namespace
 
@@ -32,6 +33,10 @@ std::int64_t optimizer_buffer_bytes(const Plan& plan) {
   }
   // Before the first step it carries weights, too.
   return std::max(bytes, plan.bytes_of_elements(StateKind::weights, plan.chunk_elements));
+}
+
+std::int64_t loading_staging_bytes(const Plan& plan) {
+  return plan.stages_state() && !plan.trains() ? kLoadingBlocks * plan.largest_block_bytes() : 0;
 }
 
 std::int64_t Plan::total_bytes(Tier tier) const {

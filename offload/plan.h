@@ -1,6 +1,9 @@
 // Plan: where every shard's every state lives, all buffer sizes, and the bytes a step moves. Made
 // before step 1 and never exceeded: what the run reserves is exactly plan.buffers.
 //
+// A plan for weights alone (StateDtypes::content) has no other state, no gradients and no
+// optimizer, and its walk is that of an evaluation.
+//
 // Knows the sizes of units, not what is in them. Per rank; every rank makes the same plan from the
 // same input. Unset placements are filled device first, then host, then NVMe, in the order of NVMe
 // bytes saved per byte held: activations, weights, gradients, then remainder and moments.
@@ -136,6 +139,7 @@ struct Plan {
   std::vector<std::uint8_t> gathered_units() const;
   // Whether some state lives outside host memory, so that there are buffers to carry it.
   bool stages_state() const { return weight_staging_slots > 0; }
+  bool trains() const { return dtypes.content == StateContent::training; }
   // Turns that activation records are loaded ahead of their use.
   int record_lookahead() const { return prefetch > 0 ? 1 : 0; }
   std::int64_t nvme_read_bytes() const;  // of a step
@@ -162,6 +166,10 @@ PlanResult make_plan(const PlanInput& input);
 std::vector<StateKind> streamed_kinds(const Plan& plan);
 // Bytes of one of the optimizer's kOptimizerBuffers: one chunk of each of them.
 std::int64_t optimizer_buffer_bytes(const Plan& plan);
+
+// Of weights alone: where they pass through when they are first brought to the device or to NVMe.
+std::int64_t loading_staging_bytes(const Plan& plan);
+inline constexpr const char* kLoadingStagingTag = "loading staging";
 
 // Slots for gathered units, gradients and so on, shared with those that allocate them.
 inline constexpr int kGradientSlots = 2;

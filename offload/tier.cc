@@ -20,6 +20,7 @@ const char* name_of(StateKind kind) {
 }
 
 bool exists(StateKind kind, StateDtypes dtypes) {
+  if (dtypes.content == StateContent::weights) return kind == StateKind::weights;
   switch (kind) {
     case StateKind::remainder:
       return dtypes.weights == Dtype::bf16;
@@ -41,7 +42,7 @@ std::int64_t element_bytes(StateKind kind, StateDtypes dtypes) {
       STRATA_CHECK(dtypes.moments != MomentFormat::int8);
       return exists(kind, dtypes) ? (dtypes.moments == MomentFormat::f32 ? 4 : 2) : 0;
     case StateKind::gradients:
-      return bytes_of(dtypes.gradients);
+      return exists(kind, dtypes) ? bytes_of(dtypes.gradients) : 0;
   }
   STRATA_CHECK(false);
 }

@@ -26,12 +26,16 @@ constexpr bool is_moment(StateKind kind) {
   return kind == StateKind::moment1 || kind == StateKind::moment2;
 }
 
+// training: all of the state. weights: working weights alone, of a model that is only read.
+enum class StateContent : std::uint8_t { training, weights };
+
 // What decides how many bytes each kind takes.
 struct StateDtypes {
   Dtype weights = Dtype::bf16;   // bf16: split master; f32: the weight is the master
   Dtype gradients = Dtype::f32;  // of final gradients
   MomentFormat moments = MomentFormat::f32;
   int moment_count = 2;  // 1: the optimizer has no second moment (Lion)
+  StateContent content = StateContent::training;
 };
 // Whether there is such a state at all.
 bool exists(StateKind kind, StateDtypes dtypes);

@@ -31,18 +31,22 @@ UnitIndex index_units(const std::vector<models::UnitSpec>& units) {
 }
 
 int block_record(const WalkShape& shape, int layer, int micro_batch) {
-  return layer * shape.micro_batches_max + micro_batch;
+  return layer % shape.block_records() * shape.micro_batches_max + micro_batch;
 }
 
 int normed_record(const WalkShape& shape, int micro_batch) {
-  return block_record(shape, shape.layers + 1, micro_batch);
+  return shape.block_records() * shape.micro_batches_max + micro_batch;
 }
 
 int dnormed_record(const WalkShape& shape, int micro_batch) {
-  return block_record(shape, shape.layers + 2, micro_batch);
+  STRATA_CHECK(shape.purpose == Purpose::training);
+  return normed_record(shape, micro_batch) + shape.micro_batches_max;
 }
 
-int record_count(const WalkShape& shape) { return (shape.layers + 3) * shape.micro_batches_max; }
+int record_count(const WalkShape& shape) {
+  const int head_records = shape.purpose == Purpose::training ? 2 : 1;
+  return (shape.block_records() + head_records) * shape.micro_batches_max;
+}
 
 UnitWalk unit_walk(const UnitIndex& units, WalkKind kind) {
   UnitWalk walk;

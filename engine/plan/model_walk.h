@@ -10,7 +10,8 @@
 //
 // Records, per micro-batch: the input of every block (with `recompute` off also what its forward
 // saved), the output of the last block, the final norm's output, and the gradient of that. The
-// gradient of a block's input takes its place.
+// gradient of a block's input takes its place. Inference keeps no input longer than its block: the
+// blocks take turns with two records, and there is no gradient.
 #pragma once
 
 #include <cstdint>
@@ -33,6 +34,9 @@ struct UnitIndex {
 };
 UnitIndex index_units(const std::vector<models::UnitSpec>& units);
 
+// What a run does with its model. inference: it reads the weights, and trains nothing.
+enum class Purpose : std::uint8_t { training, inference };
+
 enum class WalkKind : std::uint8_t { training, evaluation, sampling, gathering };
 
 struct WalkShape {
@@ -43,6 +47,10 @@ struct WalkShape {
   int micro_batches = 0;      // of this pass
   int micro_batches_max = 0;  // of any pass: record numbers are made with it
   bool recompute = true;
+  Purpose purpose = Purpose::training;
+
+  // Records of a micro-batch that block inputs, and the last output, go to.
+  int block_records() const { return purpose == Purpose::training ? layers + 1 : 2; }
 };
 
 // Record numbers. `layer` in [0, layers]: the input of block `layer`, or the last block's output.

@@ -27,7 +27,8 @@ WalkShape largest_walk(const PassShape& shape, const UnitIndex& units) {
           .head_chunks = static_cast<int>(units.head_chunks.size()),
           .micro_batches = shape.micro_batches_max,
           .micro_batches_max = shape.micro_batches_max,
-          .recompute = shape.recompute};
+          .recompute = shape.recompute,
+          .purpose = shape.purpose};
 }
 
 std::int64_t block_input_bytes(const PassShape& shape) {
@@ -45,7 +46,9 @@ std::int64_t rotary_bytes(const PassShape& shape) {
 }
 
 std::int64_t workspace_bytes(const PassShape& shape) {
-  return std::max(block_of(shape).workspace_bytes(), head_of(shape).workspace_bytes());
+  const std::int64_t head = head_of(shape).workspace_bytes();
+  if (shape.purpose == Purpose::inference) return head;
+  return std::max(block_of(shape).workspace_bytes(), head);
 }
 
 std::vector<std::int64_t> record_bytes(const PassShape& shape) {
@@ -56,6 +59,12 @@ std::vector<std::int64_t> record_bytes(const PassShape& shape) {
   const auto append = [&](std::int64_t each) {
     bytes.insert(bytes.end(), static_cast<std::size_t>(shape.micro_batches_max), each);
   };
+  if (shape.purpose == Purpose::inference) {
+    append(input);
+    append(input);
+    append(head.normed_bytes());
+    return bytes;
+  }
   for (std::int64_t layer = 0; layer < shape.config.layers; ++layer) append(with_saved);
   append(input);
   append(head.normed_bytes());
@@ -76,6 +85,11 @@ std::vector<ops::MatmulShape> matmul_shapes(const PassShape& shape) {
   std::vector<ops::MatmulShape> shapes = block_of(shape).matmul_shapes();
   const std::vector<ops::MatmulShape> more = head_of(shape).matmul_shapes();
   shapes.insert(shapes.end(), more.begin(), more.end());
+  if (shape.purpose == Purpose::inference) {
+    std::erase_if(shapes, [](const ops::MatmulShape& matmul) {
+      return matmul.kind != ops::MatmulKind::forward;
+    });
+  }
   return shapes;
 }
 

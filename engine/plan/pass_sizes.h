@@ -20,6 +20,7 @@ struct PassShape {
   models::Batch micro_batch;  // the largest
   int micro_batches_max = 1;  // of a pass
   bool recompute = true;
+  Purpose purpose = Purpose::training;
 };
 
 // The walk of the largest pass.

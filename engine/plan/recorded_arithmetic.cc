@@ -119,6 +119,7 @@ std::optional<RecordedArithmetic> arithmetic_to_keep(const RunSetup& setup) {
   } catch (const FormatError& e) {
     throw_error<FormatError>("{}: {}", path, e.what());
   } catch (const ConfigError& e) {
+    if (setup.shape.purpose == Purpose::inference) return std::nullopt;
     throw_error<ConfigError>(
         "{}: {}, so the run would round otherwise; go on on a machine as it had, or "
         "--allow-change {}",

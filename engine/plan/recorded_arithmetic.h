@@ -33,7 +33,8 @@ RecordedArithmetic read_arithmetic(const nlohmann::json& json);
 void require_arithmetic(const RecordedArithmetic& recorded, const RunSetup& setup);
 
 // What a run that goes on (--run DIR --resume) computes with; nothing where it is chosen by
-// measuring: there is no record yet, or --allow-change lets it differ. Throws as the two above,
+// measuring: there is no record yet, --allow-change lets it differ, or it is for inference on a
+// machine that lacks it. Throws as the two above,
 // naming the file.
 std::optional<RecordedArithmetic> arithmetic_to_keep(const RunSetup& setup);
 

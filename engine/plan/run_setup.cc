@@ -20,29 +20,56 @@ namespace {
 constexpr std::int64_t kMicroBatchesPerPassMax = 1 << 14;
 constexpr std::int64_t kTokensPerStepMax = std::int64_t{1} << 32;
 
-BatchLayout resolve_batch(const Options& options, const models::ModelConfig& model,
-                          int world_size) {
+// Unless they are chosen: tokens of a sequence, which a model with a long context would take far
+// more memory for, and rows of a pass, each of which reads all weights.
+constexpr std::int64_t kInferenceTokens = 2048;
+constexpr std::int64_t kInferencePassRows = 8192;
+
+// A step of inference is one pass. The model of a run is read as the run reads its own.
+BatchLayout inference_batch(const Options& options, const models::ModelConfig& model,
+                            int world_size) {
+  BatchLayout batch;
+  batch.micro_batch = options.micro_batch;
+  batch.world_size = world_size;
+  batch.seq_len = options.seq_len.value_or(
+      options.run.empty() ? std::min(model.context, kInferenceTokens) : model.context);
+  batch.pass_size = options.pass.value_or(
+      std::max<std::int64_t>(1, kInferencePassRows / batch.micro_batch / batch.seq_len));
+  batch.global_batch = world_size * batch.pass_size * batch.micro_batch;
+  return batch;
+}
+
+BatchLayout training_batch(const Options& options, const models::ModelConfig& model,
+                           int world_size) {
   BatchLayout batch;
   batch.global_batch = options.global_batch;
   batch.micro_batch = options.micro_batch;
   batch.world_size = world_size;
   batch.seq_len = options.seq_len.value_or(model.context);
-  if (batch.seq_len > model.context) {
-    throw_error<ConfigError>("--seq-len {} is longer than the model's context of {}", batch.seq_len,
-                             model.context);
-  }
   if (batch.global_batch < world_size) {
     throw_error<ConfigError>(
         "--global-batch {} is smaller than the {} ranks: each needs at least one sequence",
         batch.global_batch, world_size);
   }
-  if (batch.global_batch > kTokensPerStepMax / batch.seq_len) {
-    throw_error<ConfigError>("--global-batch {} of {} tokens each is more than {} tokens per step",
-                             batch.global_batch, batch.seq_len, kTokensPerStepMax);
-  }
   batch.micro_batch = std::min(batch.micro_batch, batch.sequences_max());
   batch.pass_size =
       std::min(options.pass.value_or(batch.micro_batches_max()), batch.micro_batches_max());
+  return batch;
+}
+
+BatchLayout resolve_batch(const Options& options, const models::ModelConfig& model, int world_size,
+                          Purpose purpose) {
+  const BatchLayout batch = purpose == Purpose::training
+                                ? training_batch(options, model, world_size)
+                                : inference_batch(options, model, world_size);
+  if (batch.seq_len > model.context) {
+    throw_error<ConfigError>("--seq-len {} is longer than the model's context of {}", batch.seq_len,
+                             model.context);
+  }
+  if (batch.global_batch > kTokensPerStepMax / batch.seq_len) {
+    throw_error<ConfigError>("{} sequences of {} tokens each are more than {} tokens per step",
+                             batch.global_batch, batch.seq_len, kTokensPerStepMax);
+  }
   if (batch.pass_micro_batches_max() > kMicroBatchesPerPassMax) {
     throw_error<ConfigError>(
         "a pass of {} micro-batches is too long; use --pass {} or less, or a larger --micro-batch",
@@ -85,8 +112,9 @@ offload::UpdateTime update_time(const Options& options) {
   return waits_for_norm ? offload::UpdateTime::deferred : offload::UpdateTime::in_backward;
 }
 
-offload::Durability durability(const Options& options) {
-  if (options.run.empty()) return offload::Durability::none;
+// Inference keeps nothing, also where its model is that of a run.
+offload::Durability durability(const Options& options, Purpose purpose) {
+  if (options.run.empty() || purpose == Purpose::inference) return offload::Durability::none;
   return options.checkpoint_every.value_or(kDefaultCheckpointInterval).never()
              ? offload::Durability::clean_mark
              : offload::Durability::commits;
@@ -105,8 +133,9 @@ offload::Placement placement(const Options& options) {
   return result;
 }
 
-offload::StateDtypes state_dtypes(const Options& options) {
+offload::StateDtypes state_dtypes(const Options& options, Purpose purpose) {
   offload::StateDtypes dtypes;
+  if (purpose == Purpose::inference) dtypes.content = offload::StateContent::weights;
   dtypes.weights = options.precision == "f32" ? Dtype::f32 : Dtype::bf16;
   dtypes.gradients = options.grad_dtype == "bf16" ? Dtype::bf16 : Dtype::f32;
   dtypes.moments = options.moments == "int8"   ? MomentFormat::int8
@@ -127,21 +156,23 @@ offload::PlanInput plan_input(const RunSetup& setup,
         {unit.name, unit.elements, tied ? 2 : 1, wholly_frozen(setup.parameter_groups[u])});
   }
   input.world_size = setup.topology.world_size;
-  input.dtypes = state_dtypes(options);
+  input.dtypes = state_dtypes(options, setup.shape.purpose);
   input.update = update_time(options);
-  input.durability = durability(options);
+  input.durability = durability(options, setup.shape.purpose);
   input.passes = setup.batch.passes();
   input.placement = placement(options);
   input.block_elements = setup.block_elements;
   if (options.chunk_size)
     input.chunk_elements = ceil_div(*options.chunk_size, bytes_of(Dtype::f32));
-  const UnitWalk units = unit_walk(setup.index, WalkKind::training);
+  const WalkKind walk =
+      setup.shape.purpose == Purpose::training ? WalkKind::training : WalkKind::evaluation;
+  const UnitWalk units = unit_walk(setup.index, walk);
   input.uses = units.uses;
   // Further ahead than the whole pass there is nothing to read.
   input.prefetch = static_cast<int>(
       std::min<std::int64_t>(options.prefetch, static_cast<std::int64_t>(units.uses.size())));
   input.forward_uses = units.forward_uses;
-  RecordWalk records = record_walk(largest_walk(setup.shape, setup.index), WalkKind::training);
+  RecordWalk records = record_walk(largest_walk(setup.shape, setup.index), walk);
   input.record_walk = std::move(records.accesses);
   input.backward_turn = records.backward_turn;
   input.record_bytes = record_bytes(setup.shape);
@@ -154,7 +185,8 @@ offload::PlanInput plan_input(const RunSetup& setup,
 
 // Everything that follows from the options but the plan.
 RunSetup resolve(const Options& options, const comm::Topology& topology,
-                 comm::Communicator::StagingBytes comm_staging, std::int64_t block_elements) {
+                 comm::Communicator::StagingBytes comm_staging, std::int64_t block_elements,
+                 Purpose purpose) {
   RunSetup setup;
   setup.options = options;
   setup.block_elements = block_elements;
@@ -170,7 +202,7 @@ RunSetup resolve(const Options& options, const comm::Topology& topology,
   setup.index = index_units(setup.units);
   setup.parameter_groups =
       parameter_groups(setup.units, options.no_decay, options.lr_scale, options.lr);
-  setup.batch = resolve_batch(options, setup.model, topology.world_size);
+  setup.batch = resolve_batch(options, setup.model, topology.world_size, purpose);
   setup.isa = parse_isa(options.isa);
   const CpuShare share = cpu_share(topology.local_rank, topology.local_world_size);
   setup.threads = options.threads.value_or(share.threads);
@@ -180,6 +212,7 @@ RunSetup resolve(const Options& options, const comm::Topology& topology,
   setup.shape.micro_batch = {setup.batch.micro_batch, setup.batch.seq_len};
   setup.shape.micro_batches_max = static_cast<int>(setup.batch.pass_micro_batches_max());
   setup.shape.recompute = options.recompute;
+  setup.shape.purpose = purpose;
   setup.op_limits = op_limits(setup);
   setup.plan_input = plan_input(setup, comm_staging);
   return setup;
@@ -188,8 +221,9 @@ RunSetup resolve(const Options& options, const comm::Topology& topology,
 [[noreturn]] void refuse(const RunSetup& setup, const offload::Shortfall& shortfall,
                          comm::Communicator::StagingBytes comm_staging) {
   const auto fits = [&](const Options& options) {
-    return make_plan(
-               resolve(options, setup.topology, comm_staging, setup.block_elements).plan_input)
+    return make_plan(resolve(options, setup.topology, comm_staging, setup.block_elements,
+                             setup.shape.purpose)
+                         .plan_input)
         .fits;
   };
   throw PlanDoesNotFit(
@@ -213,9 +247,9 @@ std::int64_t results_bytes(const models::ModelConfig& model) {
 }
 
 RunSetup make_run_setup(const Options& options, const comm::Topology& topology,
-                        comm::Communicator::StagingBytes comm_staging,
-                        std::int64_t block_elements) {
-  RunSetup setup = resolve(options, topology, comm_staging, block_elements);
+                        comm::Communicator::StagingBytes comm_staging, std::int64_t block_elements,
+                        Purpose purpose) {
+  RunSetup setup = resolve(options, topology, comm_staging, block_elements, purpose);
   offload::PlanResult result = make_plan(setup.plan_input);
   if (!result.fits) refuse(setup, result.shortfall, comm_staging);
   setup.plan = std::move(result.plan);

@@ -1,5 +1,6 @@
 // RunSetup: what the options mean for this model, this data and this many ranks: everything that is
-// decided before memory is reserved. `plan` prints it, `train` runs it.
+// decided before memory is reserved. `plan` prints it, `train` runs it; `eval` and `generate` run
+// one for inference, whose plan has the weights alone.
 #pragma once
 
 #include <cstdint>
@@ -56,7 +57,8 @@ class PlanDoesNotFit : public OutOfBudget {
 // make it smaller.
 RunSetup make_run_setup(const Options& options, const comm::Topology& topology,
                         comm::Communicator::StagingBytes comm_staging,
-                        std::int64_t block_elements = offload::kBlockElements);
+                        std::int64_t block_elements = offload::kBlockElements,
+                        Purpose purpose = Purpose::training);
 
 // Tags of the buffers that Trainer reserves besides those of offload/ and ModelPass.
 inline constexpr const char* kTokensTag = "tokens";

@@ -57,6 +57,7 @@ std::span<std::byte> ShardBlock::clear_moment(StateKind kind) {
 void ShardBlock::write_moment(StateKind kind) { write(kind, moment_); }
 
 void ShardBlock::write(StateKind kind, std::span<const std::byte> values) {
+  if (!has(kind)) return;
   const offload::Plan& plan = store_.plan();
   const std::int64_t offset = plan.bytes_of_elements(kind, block_ * plan.block_elements);
   const std::int64_t bytes = plan.bytes_of_elements(kind, elements_);

@@ -26,7 +26,7 @@ const std::int32_t* positions_of(const MicroBatch& batch) { return batch.batch.p
 ModelPass::ModelPass(const PassShape& shape, std::vector<models::UnitSpec> units,
                      const offload::Plan& plan, Device& device, Stream& compute,
                      offload::WeightStreamer& weights, offload::ActivationStore& activations,
-                     offload::GradientSink& gradients)
+                     offload::GradientSink* gradients)
     : shape_(shape),
       units_(std::move(units)),
       index_(index_units(units_)),
@@ -48,6 +48,7 @@ ModelPass::ModelPass(const PassShape& shape, std::vector<models::UnitSpec> units
 
 void ModelPass::forward(std::span<const MicroBatch> batches, double* loss_sum,
                         offload::PendingUpdates* updates) {
+  STRATA_CHECK(gradients_ != nullptr, "a pass made for inference");
   begin(WalkKind::training, batches, updates);
   embed(batches);
   blocks_forward(batches, WalkKind::training);
@@ -62,11 +63,11 @@ void ModelPass::backward(std::span<const MicroBatch> batches, PassOrder order, f
 }
 
 void ModelPass::evaluate(std::span<const MicroBatch> batches, double* loss_sum,
-                         offload::PendingUpdates* updates) {
+                         offload::PendingUpdates* updates, ops::TargetCounts* counts) {
   begin(WalkKind::evaluation, batches, updates);
   embed(batches);
   blocks_forward(batches, WalkKind::evaluation);
-  head_forward(batches, loss_sum);
+  head_forward(batches, loss_sum, counts);
   end();
 }
 
@@ -196,7 +197,8 @@ void ModelPass::final_norm(std::span<const MicroBatch> batches) {
   }
 }
 
-void ModelPass::head_forward(std::span<const MicroBatch> batches, double* loss_sum) {
+void ModelPass::head_forward(std::span<const MicroBatch> batches, double* loss_sum,
+                             ops::TargetCounts* counts) {
   final_norm(batches);
   for (const int chunk : index_.head_chunks) {
     const Lease lease = weights_.acquire(chunk);
@@ -207,7 +209,7 @@ void ModelPass::head_forward(std::span<const MicroBatch> batches, double* loss_s
       head_.chunk_forward(compute_, batches[j].batch, lease.data(), table(chunk).first_row,
                           table(chunk).rows, memory, batches[j].targets, workspace_.data());
       if (chunk == index_.head_chunks.back()) {
-        head_.finish_loss(compute_, batches[j].batch, memory, batches[j].targets, loss_sum);
+        head_.finish_loss(compute_, batches[j].batch, memory, batches[j].targets, loss_sum, counts);
       }
       activations_.end_turn();
     }
@@ -216,7 +218,7 @@ void ModelPass::head_forward(std::span<const MicroBatch> batches, double* loss_s
 
 // A gradient slot for the pass. A rank whose share ended before this pass contributes zeros.
 float* ModelPass::open_gradients(int unit, std::span<const MicroBatch> batches) {
-  float* const gradients = gradients_.open(unit);
+  float* const gradients = gradients_->open(unit);
   if (batches.empty()) compute_.fill_zero(gradients, this->unit(unit).elements * 4);
   return gradients;
 }
@@ -236,7 +238,7 @@ void ModelPass::head_backward(std::span<const MicroBatch> batches, PassOrder ord
       activations_.end_turn();
     }
     // Of a tied table the embedding's rows are still to come.
-    gradients_.close({chunk, order.first, order.last && !index_.tied()});
+    gradients_->close({chunk, order.first, order.last && !index_.tied()});
   }
   const Lease lease = weights_.acquire(index_.final_norm);
   float* const dnorm = open_gradients(index_.final_norm, batches);
@@ -248,7 +250,7 @@ void ModelPass::head_backward(std::span<const MicroBatch> batches, PassOrder ord
                               head_memory(micro, nullptr, dnormed), x);
     activations_.end_turn();
   }
-  gradients_.close({index_.final_norm, order.first, order.last});
+  gradients_->close({index_.final_norm, order.first, order.last});
 }
 
 void ModelPass::blocks_backward(std::span<const MicroBatch> batches, PassOrder order) {
@@ -267,7 +269,7 @@ void ModelPass::blocks_backward(std::span<const MicroBatch> batches, PassOrder o
                       workspace_.data());
       activations_.end_turn();
     }
-    gradients_.close({index, order.first, order.last});
+    gradients_->close({index, order.first, order.last});
   }
 }
 
@@ -290,11 +292,11 @@ void ModelPass::embed_rows_backward(int table, const std::int32_t* (*ids)(const 
 void ModelPass::embed_backward(std::span<const MicroBatch> batches, PassOrder order) {
   if (index_.learned_positions()) {
     embed_rows_backward(index_.positions, positions_of, batches);
-    gradients_.close({index_.positions, order.first, order.last});
+    gradients_->close({index_.positions, order.first, order.last});
   }
   for (const int chunk : index_.token_chunks) {
     embed_rows_backward(chunk, tokens_of, batches);
-    gradients_.close({chunk, order.first && !index_.tied(), order.last});
+    gradients_->close({chunk, order.first && !index_.tied(), order.last});
   }
 }
 

@@ -36,9 +36,10 @@ struct PassOrder {
 
 class ModelPass {
  public:
+  // `gradients`: null for inference, which has no training pass.
   ModelPass(const PassShape& shape, std::vector<models::UnitSpec> units, const offload::Plan& plan,
             Device& device, Stream& compute, offload::WeightStreamer& weights,
-            offload::ActivationStore& activations, offload::GradientSink& gradients);
+            offload::ActivationStore& activations, offload::GradientSink* gradients);
 
   // The two halves of training on the same batches. *loss_sum (device, f64) += the loss of every
   // target token. `updates` are applied as units are first leased: when forward() returns, all have
@@ -48,9 +49,9 @@ class ModelPass {
   // Gradients are those of scale × the sum of these batches' losses.
   void backward(std::span<const MicroBatch> batches, PassOrder order, float scale);
 
-  // Forward only.
+  // Forward only. Adds to *counts (device) too, unless it is null.
   void evaluate(std::span<const MicroBatch> batches, double* loss_sum,
-                offload::PendingUpdates* updates);
+                offload::PendingUpdates* updates, ops::TargetCounts* counts = nullptr);
 
   // Logits (V) f32, in device memory, of row `row` of one sequence.
   void logits(const MicroBatch& batch, std::int64_t row, float* logits,
@@ -74,7 +75,8 @@ class ModelPass {
   void embed_rows(int table, const std::int32_t* (*ids)(const MicroBatch&), ops::Into into,
                   std::span<const MicroBatch> batches);
   void blocks_forward(std::span<const MicroBatch> batches, WalkKind kind);
-  void head_forward(std::span<const MicroBatch> batches, double* loss_sum);
+  void head_forward(std::span<const MicroBatch> batches, double* loss_sum,
+                    ops::TargetCounts* counts = nullptr);
   void head_backward(std::span<const MicroBatch> batches, PassOrder order, float scale);
   void blocks_backward(std::span<const MicroBatch> batches, PassOrder order);
   void embed_backward(std::span<const MicroBatch> batches, PassOrder order);
@@ -98,7 +100,7 @@ class ModelPass {
   Stream& compute_;
   offload::WeightStreamer& weights_;
   offload::ActivationStore& activations_;
-  offload::GradientSink& gradients_;
+  offload::GradientSink* gradients_;
   DeviceBuffer rotary_;       // cos, then sin, of every position of a sequence
   PinnedBuffer host_rotary_;  // where they were made
   models::DecoderBlock block_;

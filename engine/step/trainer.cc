@@ -50,7 +50,7 @@ Trainer::Trainer(const RunSetup& setup, const TrainerParts& parts)
       gradients_(setup.plan, parts.device, *compute_, parts.comm, gradient_store_, parts.failure,
                  parts.tracer),
       pass_(setup.shape, setup.units, setup.plan, parts.device, *compute_, weights_, activations_,
-            gradients_),
+            &gradients_),
       loader_(setup.batch, parts.device, *compute_),
       results_(parts.device.allocate(kResultsTag, results_bytes(setup.model))),
       host_results_(parts.device.allocate_pinned(kResultsTag, results_bytes(setup.model))),

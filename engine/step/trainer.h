@@ -24,29 +24,12 @@
 #include "engine/step/state_access.h"
 #include "engine/step/state_filler.h"
 #include "engine/step/streaming_optimizer.h"
+#include "engine/step/trainer_parts.h"
 #include "engine/step/update_gate.h"
 #include "io/storage.h"
-#include "kernels/base/failure_latch.h"
-#include "kernels/base/trace.h"
-#include "kernels/base/worker_set.h"
 #include "kernels/device/device.h"
-#include "offload/comm/communicator.h"
 
 namespace strata::engine {
-
-// What the trainer runs on; all must outlive it. `storage` may be null when the plan has no NVMe
-// bytes, `tracer` when nothing is traced, `requests` when nobody asks. Ops are attached to the
-// device.
-struct TrainerParts {
-  Device& device;
-  WorkerSet& workers;
-  comm::Communicator& comm;
-  FailureLatch& failure;
-  io::Storage* storage;
-  Tracer* tracer;
-  StateFiller* filler = nullptr;  // null: initial values; used by the constructor only
-  StepRequests* requests = nullptr;
-};
 
 struct StepResult {
   double loss = 0;             // mean over the step's target tokens, all ranks

@@ -22,9 +22,10 @@ void softmax_stats_update(Stream& stream, SoftmaxStats stats, Matrix logits,
 }
 
 void cross_entropy_loss(Stream& stream, double* loss_sum, SoftmaxStats stats,
-                        const std::int32_t* targets, std::int64_t rows) {
+                        const std::int32_t* targets, std::int64_t rows, TargetCounts* counts) {
   as_cpu(stream).launch("cross_entropy_loss", [=](CpuDevice& /*device*/) {
     cpu::cross_entropy_loss(loss_sum, stats, targets, rows);
+    if (counts != nullptr) cpu::count_targets(counts, stats, targets, rows);
   });
 }
 

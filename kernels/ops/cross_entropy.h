@@ -26,9 +26,17 @@ void softmax_stats_init(Stream& stream, SoftmaxStats stats, std::int64_t rows);
 void softmax_stats_update(Stream& stream, SoftmaxStats stats, Matrix logits,
                           const std::int32_t* targets, std::int64_t first_id);
 
-// *loss_sum (f64, device memory) += sum over rows of -log softmax(target), in row order.
+// Rows with a target, and those of them where no entry has a larger logit than the target's.
+struct TargetCounts {
+  std::int64_t targets = 0;
+  std::int64_t correct = 0;
+};
+
+// *loss_sum (f64, device memory) += sum over rows of -log softmax(target), in row order. Adds to
+// *counts (device memory) too, unless it is null.
 void cross_entropy_loss(Stream& stream, double* loss_sum, SoftmaxStats stats,
-                        const std::int32_t* targets, std::int64_t rows);
+                        const std::int32_t* targets, std::int64_t rows,
+                        TargetCounts* counts = nullptr);
 
 // dlogits (M, columns) = scale * (softmax - onehot(target)), 0 in ignored rows. dlogits may be of
 // any dtype, and may be the logits themselves when it is f32.

@@ -51,6 +51,19 @@ void cross_entropy_loss(double* loss_sum, const SoftmaxStats& stats, const std::
   }
 }
 
+void count_targets(TargetCounts* counts, const SoftmaxStats& stats, const std::int32_t* targets,
+                   std::int64_t rows) {
+  annotate_read(stats.max, rows * kF32Bytes);
+  annotate_read(stats.target_logit, rows * kF32Bytes);
+  annotate_read(targets, rows * kIdBytes);
+  annotate_write(counts, std::int64_t{sizeof *counts});
+  for (std::int64_t row = 0; row < rows; ++row) {
+    if (targets[row] == kIgnoredTarget) continue;
+    ++counts->targets;
+    if (stats.target_logit[row] >= stats.max[row]) ++counts->correct;  // not of a NaN
+  }
+}
+
 void cross_entropy_backward(CpuDevice& device, const CrossEntropyBackward& op) {
   const std::int64_t rows = op.logits.rows;
   annotate_read(op.logits);

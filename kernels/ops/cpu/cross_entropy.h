@@ -13,6 +13,8 @@ void softmax_stats_init(const SoftmaxStats& stats, std::int64_t rows);
 void softmax_stats_update(CpuDevice& device, const SoftmaxUpdate& op);
 void cross_entropy_loss(double* loss_sum, const SoftmaxStats& stats, const std::int32_t* targets,
                         std::int64_t rows);
+void count_targets(TargetCounts* counts, const SoftmaxStats& stats, const std::int32_t* targets,
+                   std::int64_t rows);
 void cross_entropy_backward(CpuDevice& device, const CrossEntropyBackward& op);
 
 }  // namespace strata::ops::cpu
