@@ -1,0 +1,1 @@
+"""Text and conversations as the token files that Strata trains on; docs/data.md has the formats."""

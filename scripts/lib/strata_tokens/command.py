@@ -1,0 +1,166 @@
+"""The command line of scripts/tokenize.py."""
+
+import argparse
+import itertools
+import pathlib
+import re
+import sys
+from collections.abc import Iterator
+
+from .errors import UsageError
+from .masking import Document, Rules, document_of
+from .reading import BadLines, pieces, usable_lines
+from .records import parse_line
+from .show import coloured
+from .token_file import TokenFile
+from .tokenizer_folder import TokenizerFolder
+
+TEXT_BATCH_PIECES = 16  # encoded at once, on all cores
+ALL_LINES = range(1, sys.maxsize)
+
+
+def parse_lines(text: str) -> range:
+    match = re.fullmatch(r"(\d*):(\d*)", text)
+    if not match:
+        raise argparse.ArgumentTypeError(f"'{text}' is not FIRST:LAST, such as 1:1200 or 1201:")
+    first, last = match.groups()
+    lines = range(int(first or 1), int(last) + 1 if last else sys.maxsize)
+    if lines.start < 1 or len(lines) == 0:
+        raise argparse.ArgumentTypeError(f"'{text}' has no lines: they are numbered from 1")
+    return lines
+
+
+def parse_template(text: str) -> str:
+    if text.count("{prompt}") != 1:
+        raise argparse.ArgumentTypeError(f"'{text}' does not have {{prompt}} in it, once")
+    return text.replace("\\n", "\n").replace("\\t", "\t")
+
+
+def parse_arguments(description: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("input", nargs="+", type=pathlib.Path, help="JSON lines (.jsonl) or text files")
+    add("--model", required=True, type=pathlib.Path, help="folder with the tokenizer")
+    add("--out", required=True, type=pathlib.Path, help="NAME.bin")
+    add("--lines", type=parse_lines, default=ALL_LINES, metavar="FIRST:LAST",
+        help="of each JSON lines file these, numbered from 1")  # fmt: skip
+    add("--template", type=parse_template, default="{prompt}\n",
+        help=r"what a prompt becomes; '{prompt}\n' if not given")  # fmt: skip
+    add("--as-chat", action="store_true",
+        help="write prompts and completions with the chat template")  # fmt: skip
+    add("--no-mask", action="store_true", help="train prompts and the other turns too")
+    add("--no-eos", action="store_true", help="no end token after texts and completions")
+    add("--skip-malformed", action="store_true", help="write the rest where lines cannot be used")
+    add("--max-errors", type=int, default=100, metavar="N",
+        help="stop at the N-th line that cannot be used (100)")  # fmt: skip
+    add("--show", type=int, default=0, metavar="N", help="print the first N samples, coloured")
+    return parser.parse_args()
+
+
+def main(description: str) -> int:
+    arguments = parse_arguments(description)
+    try:
+        return tokenize(arguments)
+    except (UsageError, OSError) as error:
+        print(f"tokenize: {error}", file=sys.stderr)
+        return 1
+
+
+def tokenize(arguments: argparse.Namespace) -> int:
+    tokenizer = TokenizerFolder(arguments.model)
+    rules = rules_of(arguments, tokenizer)
+    bad = BadLines(arguments.max_errors)
+    with TokenFile(arguments.out, tokenizer.size) as out:
+        if all_are_json_lines(arguments.input):
+            documents = read_documents(arguments, tokenizer, rules, bad)
+            write_documents(documents, out, tokenizer, arguments.show)
+        else:
+            if arguments.lines is not ALL_LINES:
+                raise UsageError("--lines is for JSON lines files")
+            write_text(arguments.input, out, tokenizer, rules)
+        if bad.count and not arguments.skip_malformed:
+            raise UsageError(
+                f"{bad.count} lines cannot be used: nothing is written (--skip-malformed leaves "
+                "them out)"
+            )
+        out.publish({"tokenizer": tokenizer.hash(), "sources": [str(p) for p in arguments.input]})
+    print(
+        f"{arguments.out}: {out.tokens} tokens, {out.trained_tokens} of them trained, "
+        f"{out.documents} documents; {bad.count} lines left out"
+    )
+    return 0
+
+
+def rules_of(arguments: argparse.Namespace, tokenizer: TokenizerFolder) -> Rules:
+    if tokenizer.end is None and not arguments.no_eos:
+        raise UsageError(
+            f"{arguments.model} does not say which token ends a text (eos_token in "
+            "tokenizer_config.json); --no-eos writes none"
+        )
+    return Rules(
+        template=arguments.template,
+        end=None if arguments.no_eos else tokenizer.end,
+        as_chat=arguments.as_chat,
+        train_all=arguments.no_mask,
+    )
+
+
+def all_are_json_lines(paths: list[pathlib.Path]) -> bool:
+    kinds = {path.suffix in (".jsonl", ".json") for path in paths}
+    if len(kinds) > 1:
+        raise UsageError("the input is text and JSON lines: make a file of tokens of each")
+    return kinds.pop()
+
+
+def read_documents(
+    arguments: argparse.Namespace, tokenizer: TokenizerFolder, rules: Rules, bad: BadLines
+) -> Iterator[Document]:
+    def use(line: bytes) -> Document:
+        return document_of(parse_line(line), tokenizer, rules)
+
+    for path in arguments.input:
+        yield from usable_lines(path, arguments.lines, use, bad)
+
+
+def write_documents(
+    documents: Iterator[Document], out: TokenFile, tokenizer: TokenizerFolder, show: int
+) -> None:
+    for number, document in enumerate(documents):
+        out.begin_document()
+        out.write(document.ids, document.trained)
+        if number < show:
+            print(coloured(document, tokenizer.decode))
+
+
+def write_text(
+    paths: list[pathlib.Path], out: TokenFile, tokenizer: TokenizerFolder, rules: Rules
+) -> None:
+    for path in paths:
+        write_trained(out, tokenizer.beginning())
+        context = ""
+        remaining = pieces(path)
+        while batch := list(itertools.islice(remaining, TEXT_BATCH_PIECES)):
+            for ids in encode_pieces(batch, context, tokenizer):
+                write_trained(out, ids)
+            context = "\n"
+        write_trained(out, [] if rules.end is None else [rules.end])
+
+
+def write_trained(out: TokenFile, ids: list[int]) -> None:
+    out.write(ids, b"\1" * len(ids))
+
+
+def encode_pieces(
+    batch: list[str], context: str, tokenizer: TokenizerFolder
+) -> Iterator[list[int]]:
+    """All but a file's first piece follow the end of a line, and are encoded after one: some
+    tokenizers set a space before what they take for the beginning of a text."""
+    contexts = [context] + ["\n"] * (len(batch) - 1)
+    line_end = tokenizer.encode("\n")
+    texts = [before + piece for before, piece in zip(contexts, batch, strict=True)]
+    for before, ids in zip(contexts, tokenizer.encode_batch(texts), strict=True):
+        if before and ids[: len(line_end)] != line_end:
+            raise UsageError("this tokenizer joins lines: give its text as JSON lines with 'text'")
+        yield ids[len(line_end) :] if before else ids

@@ -1,0 +1,107 @@
+"""What a line of a JSON lines file says: text, a prompt with its completion, or a conversation."""
+
+import dataclasses
+import json
+
+from .errors import LineError
+
+SPEAKERS = {
+    "system": "system",
+    "human": "user",
+    "user": "user",
+    "gpt": "assistant",
+    "chatgpt": "assistant",
+    "assistant": "assistant",
+    "model": "assistant",
+}
+KEYS = (
+    "messages; conversations; prompt and completion; question and answer; instruction and output; "
+    "or text"
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Text:
+    text: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Completion:
+    prompt: str
+    completion: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Conversation:
+    messages: list[dict]
+
+
+Record = Text | Completion | Conversation
+
+
+def parse_line(line: bytes) -> Record:
+    """Throws LineError saying what is wrong."""
+    try:
+        fields = json.loads(line.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise LineError(f"not UTF-8: {error.reason} at byte {error.start}") from error
+    except (ValueError, RecursionError) as error:
+        raise LineError(f"not JSON: {error}") from error
+    if not isinstance(fields, dict):
+        raise LineError("not a JSON object")
+    return record_of(fields)
+
+
+def record_of(fields: dict) -> Record:
+    if "messages" in fields:
+        return Conversation([message_of(turn) for turn in turns_of(fields, "messages")])
+    if "conversations" in fields:
+        turns = turns_of(fields, "conversations")
+        return Conversation([message_of_speaker(turn) for turn in turns])
+    for prompt, completion in (("prompt", "completion"), ("question", "answer")):
+        if prompt in fields and completion in fields:
+            return Completion(text_of(fields, prompt), text_of(fields, completion))
+    if "instruction" in fields and "output" in fields:
+        prompt = text_of(fields, "instruction")
+        if fields.get("input"):
+            prompt += "\n\n" + text_of(fields, "input")
+        return Completion(prompt, text_of(fields, "output"))
+    if "text" in fields:
+        return Text(text_of(fields, "text"))
+    raise LineError(f"has none of the known keys: {KEYS}")
+
+
+def text_of(fields: dict, key: str) -> str:
+    value = fields.get(key)
+    if not isinstance(value, str):
+        raise LineError(f"'{key}' is not a string")
+    if not value:
+        raise LineError(f"'{key}' is empty")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise LineError(f"'{key}' has half of a surrogate pair, which is no text") from error
+    return value
+
+
+def turns_of(fields: dict, key: str) -> list[dict]:
+    turns = fields[key]
+    if not isinstance(turns, list) or not all(isinstance(turn, dict) for turn in turns):
+        raise LineError(f"'{key}' is not a list of objects")
+    if not turns:
+        raise LineError(f"'{key}' is empty")
+    return turns
+
+
+def message_of(turn: dict) -> dict:
+    unknown = sorted(set(turn) - {"role", "content"})
+    if unknown:
+        raise LineError(f"a message with '{unknown[0]}': only 'role' and 'content' are supported")
+    return {"role": text_of(turn, "role"), "content": text_of(turn, "content")}
+
+
+def message_of_speaker(turn: dict) -> dict:
+    speaker = text_of(turn, "from")
+    if speaker not in SPEAKERS:
+        raise LineError(f"a turn from '{speaker}': known are {', '.join(SPEAKERS)}")
+    return {"role": SPEAKERS[speaker], "content": text_of(turn, "value")}

@@ -1,0 +1,113 @@
+"""Writes NAME.bin (llm.c's format) and its companions NAME.mask, NAME.docs and NAME.json.
+
+Everything is written to temporary names as it comes, so memory does not grow with the data, and
+renamed at the end; NAME.bin last, so that where it exists, it and what is beside it are whole.
+"""
+
+import array
+import contextlib
+import json
+import pathlib
+import struct
+import sys
+from collections.abc import Sequence
+from typing import Self
+
+from .errors import UsageError
+
+TOKENS_MAX = 2**31 - 1  # llm.c counts them in an int32
+HEADER_INTS = 256
+# The type of the tokens: how array calls it, llm.c's magic and version.
+UINT16 = ("H", 20240520, 1)
+UINT32 = ("I", 20240801, 7)
+DOCUMENTS_MAGIC = b"STRATADC"
+
+
+def little_endian(typecode: str, values: Sequence[int]) -> bytes:
+    items = array.array(typecode, values)
+    if sys.byteorder == "big":
+        items.byteswap()
+    return items.tobytes()
+
+
+class TokenFile:
+    """A context manager: publish() keeps the files, leaving without it removes them."""
+
+    def __init__(self, path: pathlib.Path, vocabulary: int) -> None:
+        if path.suffix != ".bin":
+            raise UsageError(f"--out {path}: the name has to end in .bin")
+        self._path = path
+        self._typecode, self._magic, self._version = UINT16 if vocabulary <= 2**16 else UINT32
+        self._files = {  # closed by __exit__
+            suffix: open(self._temporary(suffix), "wb")  # noqa: SIM115
+            for suffix in (".bin", ".mask", ".docs")
+        }
+        self._files[".bin"].write(bytes(4 * HEADER_INTS))
+        self._files[".docs"].write(bytes(16))
+        self.tokens = 0
+        self.documents = 0
+        self.trained_tokens = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        for suffix, file in self._files.items():
+            file.close()
+            self._temporary(suffix).unlink(missing_ok=True)
+        self._temporary(".json").unlink(missing_ok=True)
+
+    def begin_document(self) -> None:
+        self._files[".docs"].write(struct.pack("<Q", self.tokens))
+        self.documents += 1
+
+    def write(self, ids: Sequence[int], trained: bytes) -> None:
+        """`trained`: for each of the ids, 1 where there is a loss on it and 0 where there is none."""
+        self._files[".bin"].write(little_endian(self._typecode, ids))
+        self._files[".mask"].write(trained)
+        self.tokens += len(ids)
+        self.trained_tokens += trained.count(1)
+        if self.tokens > TOKENS_MAX:
+            raise UsageError(
+                f"{self._path}: more than {TOKENS_MAX} tokens, the most that a file of llm.c's "
+                "format may have: divide the input and give --data all the files"
+            )
+
+    def publish(self, metadata: dict) -> None:
+        """Finishes and renames the files. `metadata` goes into NAME.json beside the counts."""
+        if self.tokens == 0:
+            raise UsageError(f"{self._path}: there is nothing to write: the input has no tokens")
+        self._finish(".bin", struct.pack("<3i", self._magic, self._version, self.tokens))
+        self._finish(".docs", DOCUMENTS_MAGIC + struct.pack("<Q", self.documents))
+        self._finish(".mask", b"")
+        self._temporary(".json").write_text(self._description(metadata), encoding="utf-8")
+        kept = {
+            ".docs": self.documents > 0,
+            ".mask": self.trained_tokens < self.tokens,
+            ".json": True,
+            ".bin": True,
+        }
+        self._path.unlink(missing_ok=True)
+        for suffix, keep in kept.items():
+            if keep:
+                self._temporary(suffix).rename(self._path.with_suffix(suffix))
+            else:  # one of an earlier file of this name
+                self._path.with_suffix(suffix).unlink(missing_ok=True)
+
+    def _description(self, metadata: dict) -> str:
+        counts = {
+            "format": "strata tokens",
+            "version": 1,
+            "tokens": self.tokens,
+            "documents": self.documents,
+            "trained_tokens": self.trained_tokens,
+        }
+        return json.dumps(counts | metadata, indent=1, ensure_ascii=False) + "\n"
+
+    def _finish(self, suffix: str, beginning: bytes) -> None:
+        with contextlib.closing(self._files[suffix]) as file:
+            file.seek(0)
+            file.write(beginning)
+
+    def _temporary(self, suffix: str) -> pathlib.Path:
+        return self._path.with_name(f".{self._path.stem}{suffix}.partial")

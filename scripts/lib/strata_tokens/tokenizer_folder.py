@@ -1,0 +1,130 @@
+"""A model folder's tokenizer: tokenizer.json, and from the configuration the end token.
+
+Needs the PyPI packages tokenizers and xxhash, and for chat templates transformers and jinja2.
+"""
+
+import json
+import pathlib
+from collections.abc import Sequence
+
+from .errors import LineError, UsageError
+
+INSTALL = "python3 -m venv VENV && VENV/bin/pip install tokenizers transformers jinja2 xxhash"
+
+
+def require_packages() -> None:
+    try:
+        import jinja2  # noqa: F401
+        import tokenizers  # noqa: F401
+        import transformers  # noqa: F401
+        import xxhash  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f"Python's package {error.name} is missing; all that is needed: {INSTALL}, and then run "
+            "this with VENV/bin/python"
+        ) from error
+
+
+def vocabulary(tokenizer: dict) -> dict[int, str]:
+    """The token of each id, from the contents of a tokenizer.json. An added token wins."""
+    entries = tokenizer["model"]["vocab"]
+    if isinstance(entries, dict):
+        tokens = {id: token for token, id in entries.items()}
+    else:  # Unigram: [token, score] in the order of the ids
+        tokens = {id: entry[0] for id, entry in enumerate(entries)}
+    return tokens | {added["id"]: added["content"] for added in tokenizer["added_tokens"]}
+
+
+def hashed_text(tokens: dict[int, str]) -> bytes:
+    """What stands for a vocabulary when it is hashed."""
+    return "".join(f"{id} {tokens[id]}\n" for id in sorted(tokens)).encode()
+
+
+def vocabulary_hash(tokens: dict[int, str]) -> str:
+    import xxhash
+
+    return f"xxh3-128:{xxhash.xxh3_128_hexdigest(hashed_text(tokens))}"
+
+
+def read_json(path: pathlib.Path) -> dict:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except ValueError as error:
+        raise UsageError(f"{path}: {error}") from error
+
+
+def end_token_of(folder: pathlib.Path, tokens: dict[int, str]) -> int | None:
+    """The end token that the folder's configuration names."""
+    token = read_json(folder / "tokenizer_config.json").get("eos_token")
+    if isinstance(token, dict):
+        token = token.get("content")
+    if token is not None:
+        return next((id for id, text in tokens.items() if text == token), None)
+    ids = read_json(folder / "config.json").get("eos_token_id")
+    return ids[0] if isinstance(ids, list) else ids
+
+
+class TokenizerFolder:
+    def __init__(self, folder: pathlib.Path) -> None:
+        require_packages()
+        import tokenizers
+
+        self._folder = folder
+        path = folder / "tokenizer.json"
+        if not path.is_file():
+            raise UsageError(f"{folder} has no tokenizer.json: give a Hugging Face model folder")
+        contents = read_json(path)
+        self.tokens = vocabulary(contents)
+        self.special = [t["content"] for t in contents["added_tokens"] if t["special"]]
+        self.special_ids = {t["id"] for t in contents["added_tokens"] if t["special"]}
+        self.end = end_token_of(folder, self.tokens)
+        self._tokenizer = tokenizers.Tokenizer.from_file(str(path))
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
+        self._templates = None
+
+    @property
+    def size(self) -> int:
+        return max(self.tokens) + 1
+
+    def hash(self) -> str:
+        return vocabulary_hash(self.tokens)
+
+    def beginning(self) -> list[int]:
+        """The tokens that this tokenizer sets before every text, such as <s>."""
+        ids = self._tokenizer.encode("").ids
+        return ids[:-1] if len(ids) > 1 and ids[-1] == self.end else ids
+
+    def encode(self, text: str) -> list[int]:
+        return self._tokenizer.encode(text, add_special_tokens=False).ids
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        encodings = self._tokenizer.encode_batch(texts, add_special_tokens=False)
+        return [encoding.ids for encoding in encodings]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return self._tokenizer.decode(ids, skip_special_tokens=False)
+
+    def render(self, messages: list[dict], for_reply: bool = False) -> str:
+        """The conversation as the folder's chat template writes it; `for_reply`: up to where the
+        assistant's answer would begin."""
+        import jinja2
+
+        if self._templates is None:
+            self._templates = self._load_templates()
+        try:
+            return self._templates.apply_chat_template(
+                messages, tokenize=False, add_generation_prompt=for_reply
+            )
+        except (jinja2.TemplateError, TypeError, KeyError) as error:
+            raise LineError(f"the chat template refuses this conversation: {error}") from error
+
+    def _load_templates(self):
+        import transformers
+
+        tokenizer = transformers.AutoTokenizer.from_pretrained(self._folder)
+        if not tokenizer.chat_template:
+            raise UsageError(f"{self._folder} has no chat template, which conversations need")
+        return tokenizer
