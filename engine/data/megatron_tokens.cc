@@ -1,7 +1,6 @@
 // Megatron-LM's indexed data set: prefix.bin has the tokens, prefix.idx the sequences in it. After
 // the header the index has i32 lengths[sequences] in tokens, i64 pointers[sequences] in bytes and
 // i64 document_index[documents] in sequences, of which the first is 0 and the last all of them.
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstring>
@@ -9,6 +8,8 @@
 #include <span>
 #include <string_view>
 
+#include "engine/data/array_reader.h"
+#include "engine/data/document_index.h"
 #include "engine/data/token_format.h"
 #include "kernels/base/error.h"
 
@@ -34,35 +35,6 @@ T load(const std::byte* bytes) {
   std::memcpy(&value, bytes, sizeof(value));
   return value;
 }
-
-// An array in a file, element by element, through a window of a few KiB.
-template <typename T>
-class ArrayReader {
- public:
-  ArrayReader(const InputFile& file, std::int64_t offset, std::int64_t count)
-      : file_(file), offset_(offset), left_(count) {}
-
-  T next() {
-    if (used_ == filled_) refill();
-    return window_[used_++];
-  }
-
- private:
-  void refill() {
-    filled_ = std::min(static_cast<std::size_t>(left_), window_.size());
-    used_ = 0;
-    file_.read(offset_, std::as_writable_bytes(std::span(window_).first(filled_)));
-    offset_ += static_cast<std::int64_t>(filled_ * sizeof(T));
-    left_ -= static_cast<std::int64_t>(filled_);
-  }
-
-  const InputFile& file_;
-  std::int64_t offset_;
-  std::int64_t left_;
-  std::array<T, 1024> window_;
-  std::size_t used_ = 0;
-  std::size_t filled_ = 0;
-};
 
 // The types by their code in the index.
 TokenLayout layout_of_type(const InputFile& index, std::uint8_t code) {
@@ -181,6 +153,17 @@ TokenLayout megatron_layout(const InputFile& index, const InputFile& tokens) {
   TokenLayout layout = header.layout;
   layout.tokens = tokens.bytes() / bytes_of(layout.type);
   return layout;
+}
+
+DocumentFile megatron_documents(const InputFile& index, const TokenLayout& tokens) {
+  const Header header = read_header(index);
+  const std::int64_t documents = header.documents - 1;  // the last entry is the end
+  return {{index.path(), index.identity()},
+          documents,
+          tokens.tokens,
+          index.bytes() - header.documents * kDocumentBytes,
+          DocumentFile::Sequences{header.sequences, kHeaderBytes + header.sequences * kLengthBytes,
+                                  bytes_of(header.layout.type)}};
 }
 
 }  // namespace strata::engine

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "engine/data/file_parts.h"
 #include "engine/options/count_text.h"
 #include "kernels/base/error.h"
 
@@ -33,15 +34,8 @@ std::string TokenFiles::description() const {
 
 void TokenFiles::read(std::int64_t first, std::span<std::int32_t> ids) const {
   STRATA_CHECK(first >= 0 && std::ssize(ids) <= tokens() - first);
-  auto file =
-      static_cast<std::size_t>(std::upper_bound(ends_.begin(), ends_.end(), first) - ends_.begin());
-  for (; !ids.empty(); ++file) {
-    const std::int64_t start = file == 0 ? 0 : ends_[file - 1];
-    const std::size_t count = std::min(ids.size(), static_cast<std::size_t>(ends_[file] - first));
-    read_file(file, first - start, ids.first(count));
-    ids = ids.subspan(count);
-    first += static_cast<std::int64_t>(count);
-  }
+  for_each_part(std::span(ends_), first, ids,
+                [&](auto file, auto in_file, auto part) { read_file(file, in_file, part); });
 }
 
 void TokenFiles::read_file(std::size_t file, std::int64_t first,

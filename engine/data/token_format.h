@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 
+#include "engine/data/document_index.h"
 #include "engine/data/input_file.h"
 
 namespace strata::engine {
@@ -41,5 +42,8 @@ std::optional<MegatronPaths> megatron_paths(const std::string& path);
 
 // Checks the whole index, of which it keeps nothing.
 TokenLayout megatron_layout(const InputFile& index, const InputFile& tokens);
+
+// Where a checked index says that documents begin; `tokens` is the layout of its .bin.
+DocumentFile megatron_documents(const InputFile& index, const TokenLayout& tokens);
 
 }  // namespace strata::engine

@@ -1,26 +1,34 @@
-// TrainingData: the token sources of a run: what is trained on and what is validated on.
+// TrainingData: the samples of a run: what is trained on and what is validated on.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
-#include "engine/data/token_source.h"
+#include "engine/data/samples.h"
+#include "engine/data/token_data.h"
 #include "engine/options/options.h"
 
 namespace strata::engine {
 
 struct TrainingData {
-  std::unique_ptr<TokenSource> file;        // --data, whole
-  std::unique_ptr<TokenSource> validation;  // null: none
-  std::unique_ptr<TokenSource> train;       // what is trained on
-  std::int64_t train_samples = 0;
-  std::int64_t validation_samples = 0;
+  TokenData file;                       // --data, whole
+  TokenData validation_file;            // --val-data; empty without it
+  std::unique_ptr<Samples> train;       // what is trained on; null where there is no --data
+  std::unique_ptr<Samples> validation;  // null: none
+
+  std::string description() const;  // "1,000 llm.c tokens; 31 sequences, 3 for validation"
 };
 
-// Opens --data and --val-data, or takes --val-fraction from the end of --data. Throws ConfigError
-// or FormatError, also when a part is shorter than one sequence or has an id outside the vocabulary
-// (of a very large file a part is looked at).
+// Opens --data and --val-data, or takes --val-fraction from the end of --data (of its documents,
+// where they are samples). --pack and --overlong say what documents become. Throws ConfigError or
+// FormatError, also when a part is shorter than one sequence or has an id outside the vocabulary
+// (of a very large file a part is looked at), and ConfigError where these options need documents
+// that are not known.
 TrainingData open_training_data(const Options& options, std::int64_t vocabulary,
                                 std::int64_t seq_len);
+
+// check_tokenizer() (token_metadata.h) for all of the run's data, naming the option.
+std::string check_tokenizer(const TrainingData& data, const std::string& tokenizer_json);
 
 }  // namespace strata::engine

@@ -28,6 +28,15 @@ void add_model_data(ListBuilder& list) {
   val_data.paths = OptionPaths::several;
   list.add("val-fraction", "Share of --data, at its end, that is kept for validation",
            number_field("0..0.5", &Options::val_fraction), {"val_split", "val_set_size"});
+  list.add("pack",
+           "Put as many whole documents into a sequence as fit, none of which attends to another; "
+           "without it each document of data with a NAME.docs is a sequence of its own",
+           switch_field(&Options::pack), {"packing", "sample_packing"})
+      .is_flag = true;
+  list.add("overlong",
+           "Documents longer than a sequence: end the run at its start, leave them out, or keep "
+           "their beginning",
+           choice_field({"error", "drop", "truncate"}, &Options::overlong));
 }
 
 void add_batch(ListBuilder& list) {

@@ -25,6 +25,7 @@ namespace {
 struct Planned {
   RunSetup setup;
   NvmeSpace nvme;
+  std::string data;        // what it is, in words; "": none is named
   std::int64_t steps = 0;  // 0: the options do not say
   std::int64_t evaluations = 0;
   WriteForecast writes;
@@ -60,6 +61,7 @@ Planned make_planned(const Options& options, const comm::Communicator& comm) {
   if (!options.data.empty()) {
     data = open_training_data(options, setup.model.vocabulary, setup.batch.seq_len);
   }
+  if (data.train != nullptr) planned.data = data.description();
   planned.steps = step_count(setup, data);
   planned.evaluations = evaluation_count(setup, data);
   planned.writes = forecast_writes(setup, evaluation_sequences(setup, data));
@@ -143,7 +145,9 @@ int run_plan(const Options& options, Ranks& ranks) {
     }
     print_json(json);
   } else {
-    fmt::print("{}device     {}\n\n{}\n{}{}\n", run_description(planned.setup),
+    const std::string data =
+        planned.data.empty() ? "" : fmt::format("data       {}\n", planned.data);
+    fmt::print("{}{}device     {}\n\n{}\n{}{}\n", run_description(planned.setup), data,
                resolve_device(options), plan_table(planned.setup), writes_text(planned),
                verdict(planned.nvme));
   }

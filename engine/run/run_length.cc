@@ -7,7 +7,8 @@ namespace strata::engine {
 
 std::int64_t step_count(const RunSetup& setup, const TrainingData& data) {
   if (setup.options.steps > 0) return setup.options.steps;
-  const double sequences = setup.options.epochs * static_cast<double>(data.train_samples);
+  const double sequences =
+      setup.options.epochs * static_cast<double>(data.train == nullptr ? 0 : data.train->count());
   return static_cast<std::int64_t>(
       std::ceil(sequences / static_cast<double>(setup.batch.global_batch)));
 }
@@ -30,7 +31,7 @@ std::int64_t evaluation_sequences(const RunSetup& setup, const TrainingData& dat
   if (data.validation == nullptr) return 0;
   // Not the micro-batch of this many ranks, so that the loss is of the same data on any number.
   const std::int64_t wanted = setup.options.eval_batches * setup.options.micro_batch;
-  const std::int64_t all = data.validation_samples;
+  const std::int64_t all = data.validation->count();
   return wanted == 0 ? all : std::min(wanted, all);
 }
 

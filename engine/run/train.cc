@@ -14,7 +14,6 @@
 #include "engine/options/count_text.h"
 #include "engine/options/json_text.h"
 #include "engine/options/option_help.h"
-#include "engine/options/option_list.h"
 #include "engine/plan/plan_report.h"
 #include "engine/plan/run_setup.h"
 #include "engine/run/durable_run.h"
@@ -37,6 +36,7 @@
 #include "kernels/base/bytes.h"
 #include "kernels/base/error.h"
 #include "kernels/base/machine.h"
+#include "models/tokenizer_file.h"
 
 namespace strata::engine {
 
@@ -46,6 +46,7 @@ namespace {
 struct Prepared {
   RunSetup setup;
   TrainingData data;
+  std::string tokenizer_warning;  // "": checked, or there is none
   NvmeSpace nvme;
   std::unique_ptr<ModelFiller> pretrained;  // null: random weights, or a run that goes on
 };
@@ -87,6 +88,8 @@ Prepared prepare(const Options& options, const comm::Communicator& comm) {
   prepared.setup = make_run_setup(options, comm.topology(), comm.staging_bytes());
   prepared.data =
       open_training_data(options, prepared.setup.model.vocabulary, prepared.setup.batch.seq_len);
+  prepared.tokenizer_warning = check_tokenizer(
+      prepared.data, read_model_files(prepared.setup.source.folder)[models::kTokenizerFileName]);
   learning_rates(options, step_count(prepared.setup, prepared.data));  // refuses a long --warmup
   // One that goes on has its space, or finds out what it needs when it has seen its store.
   if (!goes_on(options)) {
@@ -99,12 +102,10 @@ Prepared prepare(const Options& options, const comm::Communicator& comm) {
 
 // What has to be the same on every rank.
 std::vector<SharedSetting> shared_settings(const Options& options, const TrainingData& data) {
-  std::vector<SharedSetting> settings;
-  for (const OptionSpec& spec : option_list()) {
-    if (!spec.of_a_rank) settings.push_back({"--" + spec.name, spec.get(options)});
-  }
+  std::vector<SharedSetting> settings = shared_options(options);
   settings.push_back({"number of sequences in its data",
-                      fmt::format("{} {}", data.train_samples, data.validation_samples)});
+                      fmt::format("{} {}", data.train->count(),
+                                  data.validation == nullptr ? 0 : data.validation->count())});
   return settings;
 }
 
@@ -115,15 +116,6 @@ std::string labelled(std::string_view label, std::string_view lines) {
     const std::string_view line = lines.substr(0, lines.find('\n'));
     lines.remove_prefix(std::min(lines.size(), line.size() + 1));
     text += fmt::format("{:<11}{}\n", text.empty() ? label : "", line);
-  }
-  return text;
-}
-
-std::string data_text(const TrainingData& data) {
-  std::string text = fmt::format("{}; {}", data.file->description(),
-                                 count_text(data.train_samples, "training sequence"));
-  if (data.validation != nullptr) {
-    text += fmt::format(", {} for validation", with_separators(data.validation_samples));
   }
   return text;
 }
@@ -155,7 +147,8 @@ void print_start(const Prepared& prepared, Session& session, const std::string& 
   if (durable == nullptr || durable->origin_text().empty()) {
     text += labelled("weights", weights_text(setup, prepared.pretrained.get()));
   }
-  text += labelled("data", data_text(data));
+  text += labelled("data", data.description());
+  text += labelled("tokenizer", prepared.tokenizer_warning);
   text += labelled("device", fmt::format("{}, {}; {}", session.device().description(),
                                          name_of(setup.isa), ops::matmul_library()));
   if (setup.topology.world_size > 1) {
@@ -227,8 +220,11 @@ void show_beginning(const Prepared& prepared, Session& session, const std::strin
   frame.progress.emplace(
       STDOUT_FILENO, progress_style(STDOUT_FILENO, options.json, setup.topology.world_size),
       step_count(setup, prepared.data), setup.plan.total_bytes(offload::Tier::nvme));
+  if (!options.json) return;
   const std::string left = left_stores_text(prepared.nvme.directories);
-  if (options.json && !left.empty()) frame.progress->note(left);
+  for (const std::string& text : {prepared.tokenizer_warning, left}) {
+    if (!text.empty()) frame.progress->note(text);
+  }
 }
 
 // The validation loss of the step that a run goes on from, where that was due and is not in the

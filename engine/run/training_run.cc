@@ -38,8 +38,8 @@ TrainingRun::TrainingRun(const RunSetup& setup, const TrainingData& data, Sessio
       first_step_(control.durable == nullptr ? 1 : control.durable->step() + 1),
       schedule_(learning_rates(setup.options, steps_)),
       checkpoints_(setup.options.checkpoint_every.value_or(kDefaultCheckpointInterval),
-                   Clock::now()),
-      order_(data.train_samples, setup.options.seed),
+                   setup.options.export_every, Clock::now()),
+      order_(data.train->count(), setup.options.seed),
       bound_(step_bound(setup, session.rates())),
       sampler_(trainer, setup.model.vocabulary, setup.batch.seq_len, setup.options.seed),
       ledger_(setup, data, session.volume(), session.measuring_traffic()) {
@@ -115,7 +115,7 @@ void TrainingRun::after_step(std::int64_t step, const StepResult& result, double
   const std::int64_t sequences = step * setup_.batch.global_batch;
   StepRecord record;
   record.step = step;
-  record.epoch = static_cast<double>(sequences) / static_cast<double>(data_.train_samples);
+  record.epoch = static_cast<double>(sequences) / static_cast<double>(data_.train->count());
   record.loss = result.loss;
   record.lr = schedule_.at(step);
   record.grad_norm = result.grad_norm;
@@ -168,7 +168,7 @@ void TrainingRun::commit_if_due(std::int64_t step, std::uint32_t requests) {
   }
   if (!checkpoints_.is_due(step, requests)) return;
   if (is_held) {
-    note(fmt::format("the commit of step {} waits for the portable checkpoint of step {}", step,
+    note(fmt::format("the commit of step {} waits for the copy of step {}", step,
                      control_.copies->step()));
     return;
   }
@@ -240,6 +240,9 @@ void TrainingRun::finish() {
   trainer_.drain();
   log_waiting();
   if (control_.durable != nullptr) {
+    if (control_.copies != nullptr) {
+      for (const std::string& text : control_.copies->finish_snapshots(committer())) note(text);
+    }
     control_.durable->commit_now(trainer_, steps_, snapshot(steps_));
     summary_.committed_step = committer().committed_step();
     finish_copies();

@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <exception>
+#include <limits>
 #include <utility>
 
-#include "kernels/base/bytes.h"
+#include "engine/step/evaluation.h"
 #include "kernels/base/error.h"
 
 namespace strata::engine {
@@ -58,6 +59,7 @@ Trainer::Trainer(const RunSetup& setup, const TrainerParts& parts)
       checkpoint_staging_(parts.device.allocate_pinned(offload::kCheckpointStagingTag,
                                                        setup.plan.checkpoint_staging_bytes())),
       gathered_(static_cast<std::size_t>(setup.topology.world_size)),
+      gathered_rows_(gathered_.size()),
       padded_tokens_(static_cast<std::size_t>(setup.batch.seq_len)) {
   if (parts.filler != nullptr) {
     parts.filler->fill(store_, access_, checkpoint_staging());
@@ -80,28 +82,30 @@ Trainer::~Trainer() {
   }
 }
 
-StepResult Trainer::step(const TokenSource& data, const SampleOrder& order, std::int64_t position,
+StepResult Trainer::step(const Samples& data, const SampleOrder& order, std::int64_t position,
                          double learning_rate) {
   const int rank = setup_.topology.rank;
-  const auto batches = loader_.load(
+  const LoadedBatches loaded = loader_.load(
       data, [&](std::int64_t p) { return order.at(p); },
       position + setup_.batch.first_sequence(rank), setup_.batch.sequences(rank));
+  StepResult result;
+  result.rows = step_rows(data, loaded.rows);
+  if (result.rows.targets == 0) return empty_step(result.rows);
   zero_loss_sum();
   gradient_store_.begin_step();
   if (!deferred()) optimizer_.begin_step(step_settings(1.0), learning_rate);
-  run_passes(batches);
+  run_passes(loaded.batches, result.rows.targets);
   const double loss_sum = read_loss_sum();
   gradients_.drain();
   const GradientStore::Norm norm = gradient_store_.finish();
   if (deferred() && gate_ != nullptr) gate_->before_updates();
-  StepResult result;
   result.traffic = settle();
 
   const Totals total =
-      sum_over_ranks({loss_sum, norm.square_sum, norm.finite ? 1.0 : 0.0, take_requests()});
+      sum_over_ranks({loss_sum, norm.square_sum, norm.finite ? 1.0 : 0.0, 0, take_requests()});
   if (deferred() && gate_ != nullptr) gate_->updates_may_start();
   result.requests = total.requests;
-  result.loss = total.loss_sum / static_cast<double>(setup_.batch.tokens_per_step());
+  result.loss = total.loss_sum / static_cast<double>(result.rows.targets);
   result.grad_norm = std::sqrt(total.square_sum);
   const bool finite = total.finite == setup_.topology.world_size && std::isfinite(result.loss) &&
                       std::isfinite(result.grad_norm);
@@ -133,6 +137,32 @@ StepResult Trainer::step(const TokenSource& data, const SampleOrder& order, std:
   return result;
 }
 
+// The rows of the step on all ranks, which the scale of its gradients needs before backward.
+RowCounts Trainer::step_rows(const Samples& data, const RowCounts& mine) {
+  if (const auto targets = data.targets_per_sample()) {
+    const std::int64_t rows = setup_.batch.tokens_per_step();
+    return {*targets * setup_.batch.global_batch, rows, rows};
+  }
+  parts_.comm.all_gather_host(std::as_bytes(std::span(&mine, 1)),
+                              std::as_writable_bytes(std::span(gathered_rows_)));
+  RowCounts total;
+  for (const RowCounts& each : gathered_rows_) total += each;
+  return total;
+}
+
+// Goes by without an update: what waits for the last one, or to be committed, does so no longer.
+StepResult Trainer::empty_step(const RowCounts& rows) {
+  StepResult result;
+  result.rows = rows;
+  result.skipped = true;
+  result.loss = std::numeric_limits<double>::quiet_NaN();
+  apply_pending();
+  result.traffic = settle();
+  wait_for_gate_in_step();
+  result.requests = sum_over_ranks({0, 0, 0, 0, take_requests()}).requests;
+  return result;
+}
+
 // Waits until all state is on its tier. Returns the NVMe bytes since the last call, without those
 // of a deferred update, which belong to the step before.
 io::StorageTraffic Trainer::settle() {
@@ -149,10 +179,10 @@ io::StorageTraffic Trainer::settle() {
   return moved;
 }
 
-void Trainer::run_passes(std::span<const MicroBatch> batches) {
+void Trainer::run_passes(std::span<const MicroBatch> batches, std::int64_t targets) {
   const int passes = setup_.batch.passes();
   const auto size = static_cast<std::size_t>(setup_.batch.pass_size);
-  const float scale = 1.0f / static_cast<float>(setup_.batch.tokens_per_step());
+  const float scale = 1.0f / static_cast<float>(targets);
   auto* const loss_sum = reinterpret_cast<double*>(results_.data());
   for (int p = 0; p < passes; ++p) {
     const std::size_t first = std::min(static_cast<std::size_t>(p) * size, batches.size());
@@ -226,31 +256,40 @@ Trainer::Totals Trainer::sum_over_ranks(const Totals& mine) {
     total.loss_sum += each.loss_sum;
     total.square_sum += each.square_sum;
     total.finite += each.finite;
+    total.targets += each.targets;
     total.requests |= each.requests;
   }
   return total;
 }
 
-double Trainer::evaluate(const TokenSource& data, std::int64_t sequences) {
+double Trainer::evaluate(const Samples& data, std::int64_t samples) {
   const std::int64_t rank = setup_.topology.rank;
   const std::int64_t ranks = setup_.topology.world_size;
-  const std::int64_t first = sequences * rank / ranks;
-  const std::int64_t last = sequences * (rank + 1) / ranks;
+  const std::int64_t first = samples * rank / ranks;
+  const std::int64_t last = samples * (rank + 1) / ranks;
   const std::int64_t per_pass = setup_.batch.pass_micro_batches_max() * setup_.batch.micro_batch;
-  const std::int64_t passes = ceil_div(ceil_div(sequences, ranks), per_pass);
+  const std::int64_t passes = ceil_div(ceil_div(samples, ranks), per_pass);
   auto* const loss_sum = reinterpret_cast<double*>(results_.data());
+  std::int64_t targets = 0;
   zero_loss_sum();
   for (std::int64_t p = 0; p < passes; ++p) {
     const std::int64_t from = std::min(first + p * per_pass, last);
-    const auto batches = loader_.load(
+    const LoadedBatches loaded = loader_.load(
         data, [](std::int64_t s) { return s; }, from, std::min(per_pass, last - from));
-    pass_.evaluate(batches, loss_sum, pending_updates());
+    targets += loaded.rows.targets;
+    pass_.evaluate(loaded.batches, loss_sum, pending_updates());
     compute_->synchronize();
   }
   updates_applied();
   settle();
-  const Totals total = sum_over_ranks({read_loss_sum(), 0, 0, 0});
-  return total.loss_sum / static_cast<double>(sequences * setup_.batch.seq_len);
+  const Totals total = sum_over_ranks({read_loss_sum(), 0, 0, targets, 0});
+  if (total.targets == 0) {
+    throw_error<TrainingError>(
+        "no token is trained in the {} validation sequences of an evaluation, so there is no loss; "
+        "use more of them (--eval-batches) or other validation data",
+        samples);
+  }
+  return total.loss_sum / static_cast<double>(total.targets);
 }
 
 std::span<const float> Trainer::next_logits(std::span<const std::int32_t> tokens) {
@@ -271,9 +310,13 @@ std::span<const float> Trainer::next_logits(std::span<const std::int32_t> tokens
   return {reinterpret_cast<const float*>(host), static_cast<std::size_t>(setup_.model.vocabulary)};
 }
 
-void Trainer::drain() {
+void Trainer::apply_pending() {
   if (optimizer_.any_pending()) pass_.gather_all(&optimizer_);
   updates_applied();
+}
+
+void Trainer::drain() {
+  apply_pending();
   settle();
 }
 

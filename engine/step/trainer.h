@@ -16,7 +16,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/data/token_source.h"
+#include "engine/data/sample_order.h"
+#include "engine/data/samples.h"
 #include "engine/plan/run_setup.h"
 #include "engine/step/batch_loader.h"
 #include "engine/step/gradient_store.h"
@@ -32,9 +33,10 @@
 namespace strata::engine {
 
 struct StepResult {
-  double loss = 0;             // mean over the step's target tokens, all ranks
+  double loss = 0;             // mean over the step's targets, all ranks; NaN without any
   double grad_norm = 0;        // global, before clipping
-  bool skipped = false;        // --on-nonfinite skip
+  RowCounts rows;              // of all ranks
+  bool skipped = false;        // no update: without a target, or --on-nonfinite skip
   std::uint32_t requests = 0;  // of all ranks: StepRequest
   // NVMe bytes of the step itself, without an update that is still pending, and with a commit made
   // meanwhile.
@@ -58,12 +60,14 @@ class Trainer {
   const Progress& progress() const { return progress_; }
   void go_on_from(const Progress& progress) { progress_ = progress; }
 
-  // Trains on sequences [position, position + global batch) of `order`.
-  StepResult step(const TokenSource& data, const SampleOrder& order, std::int64_t position,
+  // Trains on samples [position, position + global batch) of `order`. A step without a target on
+  // any rank computes nothing.
+  StepResult step(const Samples& data, const SampleOrder& order, std::int64_t position,
                   double learning_rate);
 
-  // Mean loss over the first `sequences` sequences of `data`, with every update applied.
-  double evaluate(const TokenSource& data, std::int64_t sequences);
+  // Mean loss over the targets of the first `samples` samples of `data`, with every update applied.
+  // Throws TrainingError when they have none.
+  double evaluate(const Samples& data, std::int64_t samples);
 
   // Logits (V) of the token after `tokens` (at most the sequence length), with every update
   // applied. Valid until the next call of anything here.
@@ -92,17 +96,21 @@ class Trainer {
     double loss_sum;
     double square_sum;
     double finite;
+    std::int64_t targets;
     std::uint32_t requests;
   };
   Totals sum_over_ranks(const Totals& mine);
+  RowCounts step_rows(const Samples& data, const RowCounts& mine);
+  StepResult empty_step(const RowCounts& rows);
   std::uint32_t take_requests();
   void wait_for_gate_in_step();
+  void apply_pending();
   void updates_applied();
   io::StorageTraffic settle();
   optim::StepSettings step_settings(double gradient_scale) const;
   double read_loss_sum();
   void zero_loss_sum();
-  void run_passes(std::span<const MicroBatch> batches);
+  void run_passes(std::span<const MicroBatch> batches, std::int64_t targets);
   offload::PendingUpdates* pending_updates();
   bool deferred() const { return setup_.plan.update == offload::UpdateTime::deferred; }
 
@@ -123,6 +131,7 @@ class Trainer {
   StateAccess access_;
   PinnedBuffer checkpoint_staging_;
   std::vector<Totals> gathered_;  // of every rank
+  std::vector<RowCounts> gathered_rows_;
   std::vector<std::int32_t> padded_tokens_;
   UpdateGate* gate_ = nullptr;
   Progress progress_;
