@@ -51,7 +51,10 @@ def parse_arguments(description: str) -> argparse.Namespace:
     add("--as-chat", action="store_true",
         help="write prompts and completions with the chat template")  # fmt: skip
     add("--no-mask", action="store_true", help="train prompts and the other turns too")
-    add("--no-eos", action="store_true", help="no end token after texts and completions")
+    ends = parser.add_mutually_exclusive_group()
+    ends.add_argument("--eos", metavar="TOKEN",
+        help="what ends texts and completions, instead of the token that the folder names")  # fmt: skip
+    ends.add_argument("--no-eos", action="store_true", help="nothing ends them")
     add("--skip-malformed", action="store_true", help="write the rest where lines cannot be used")
     add("--max-errors", type=int, default=100, metavar="N",
         help="stop at the N-th line that cannot be used (100)")  # fmt: skip
@@ -94,17 +97,26 @@ def tokenize(arguments: argparse.Namespace) -> int:
 
 
 def rules_of(arguments: argparse.Namespace, tokenizer: TokenizerFolder) -> Rules:
-    if tokenizer.end is None and not arguments.no_eos:
-        raise UsageError(
-            f"{arguments.model} does not say which token ends a text (eos_token in "
-            "tokenizer_config.json); --no-eos writes none"
-        )
     return Rules(
         template=arguments.template,
-        end=None if arguments.no_eos else tokenizer.end,
+        end=None if arguments.no_eos else end_token(arguments, tokenizer),
         as_chat=arguments.as_chat,
         train_all=arguments.no_mask,
     )
+
+
+def end_token(arguments: argparse.Namespace, tokenizer: TokenizerFolder) -> int:
+    if arguments.eos is not None:
+        end = tokenizer.id_of(arguments.eos)
+        if end is None:
+            raise UsageError(f"--eos {arguments.eos}: {arguments.model} has no such token")
+        return end
+    if tokenizer.end is None:
+        raise UsageError(
+            f"{arguments.model} does not say which token ends a text (eos_token in "
+            "tokenizer_config.json): give it with --eos, or --no-eos writes none"
+        )
+    return tokenizer.end
 
 
 def all_are_json_lines(paths: list[pathlib.Path]) -> bool:

@@ -55,13 +55,17 @@ def read_json(path: pathlib.Path) -> dict:
         raise UsageError(f"{path}: {error}") from error
 
 
+def id_of(token: str, tokens: dict[int, str]) -> int | None:
+    return next((id for id, text in tokens.items() if text == token), None)
+
+
 def end_token_of(folder: pathlib.Path, tokens: dict[int, str]) -> int | None:
     """The end token that the folder's configuration names."""
     token = read_json(folder / "tokenizer_config.json").get("eos_token")
     if isinstance(token, dict):
         token = token.get("content")
     if token is not None:
-        return next((id for id, text in tokens.items() if text == token), None)
+        return id_of(token, tokens)
     ids = read_json(folder / "config.json").get("eos_token_id")
     return ids[0] if isinstance(ids, list) else ids
 
@@ -91,6 +95,9 @@ class TokenizerFolder:
 
     def hash(self) -> str:
         return vocabulary_hash(self.tokens)
+
+    def id_of(self, token: str) -> int | None:
+        return id_of(token, self.tokens)
 
     def beginning(self) -> list[int]:
         """The tokens that this tokenizer sets before every text, such as <s>."""

@@ -1,0 +1,108 @@
+#!/usr/bin/env python3
+r"""Talks to a model: encodes with its chat template and calls strata generate.
+
+    scripts/chat.py FOLDER [options] [options of strata generate]
+    scripts/chat.py FOLDER --message TEXT            one answer
+    scripts/chat.py FOLDER --template '{prompt}\n'   no chat: each message as the model was trained
+                                                     on by scripts/tokenize.py --template
+
+FOLDER is a Hugging Face model folder. Other options go to strata generate, such as --max-tokens 200
+--temperature 0.7 --top-p 0.9 --host-memory 8GiB. The program is $STRATA, or build/engine/strata.
+Without --message it asks for one after the other; an end of file ends it.
+
+Needs: python3 -m venv VENV && VENV/bin/pip install tokenizers transformers jinja2 xxhash
+"""
+
+import argparse
+import os
+import pathlib
+import subprocess
+import sys
+
+# In place of this folder, whose tokenize.py is not Python's module of that name.
+sys.path[0] = os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib")
+
+from strata_tokens.command import parse_template  # noqa: E402
+from strata_tokens.errors import LineError, UsageError  # noqa: E402
+from strata_tokens.tokenizer_folder import TokenizerFolder  # noqa: E402
+
+READ_BYTES = 4096
+
+
+def parse_arguments() -> tuple[argparse.Namespace, list[str]]:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("--message", help="answer this and end")
+    parser.add_argument("--system", help="what the conversation opens with")
+    parser.add_argument("--template", type=parse_template, help="plain prompts, no chat template")
+    return parser.parse_known_args()
+
+
+def find_strata() -> str:
+    built = pathlib.Path(__file__).resolve().parent.parent / "build" / "engine" / "strata"
+    program = os.environ.get("STRATA", str(built))
+    if not os.access(program, os.X_OK):
+        raise UsageError(f"there is no program {program}: build it, or set STRATA to where it is")
+    return program
+
+
+class Chat:
+    """A conversation, or with a template, prompts that know nothing of each other."""
+
+    def __init__(self, arguments: argparse.Namespace, options: list[str]) -> None:
+        self._tokenizer = TokenizerFolder(arguments.folder)
+        self._command = [find_strata(), "generate", "--model", str(arguments.folder), *options]
+        self._template = arguments.template
+        self._messages: list[dict] = []
+        if arguments.system is not None:
+            self._messages.append({"role": "system", "content": arguments.system})
+
+    def answer(self, message: str) -> None:
+        """Prints the answer as it comes."""
+        if self._template is not None:
+            prompt = self._template.replace("{prompt}", message)
+            self._generate(self._tokenizer.beginning() + self._tokenizer.encode(prompt))
+            return
+        self._messages.append({"role": "user", "content": message})
+        prompt = self._tokenizer.render(self._messages, for_reply=True)
+        reply = self._generate(self._tokenizer.encode(prompt))
+        self._messages.append({"role": "assistant", "content": reply})
+
+    def _generate(self, ids: list[int]) -> str:
+        command = [*self._command, "--prompt-ids", ",".join(map(str, ids))]
+        reply = b""
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+            while text := os.read(process.stdout.fileno(), READ_BYTES):
+                sys.stdout.buffer.write(text)
+                sys.stdout.buffer.flush()
+                reply += text
+        if process.returncode != 0:
+            raise UsageError("strata generate failed")
+        if not reply.endswith(b"\n"):
+            print()
+        return reply.decode(errors="replace").strip()
+
+
+def main() -> int:
+    arguments, options = parse_arguments()
+    try:
+        chat = Chat(arguments, options)
+        if arguments.message is not None:
+            chat.answer(arguments.message)
+            return 0
+        while True:
+            chat.answer(input("> "))
+    except EOFError:
+        print()
+        return 0
+    except KeyboardInterrupt:
+        return 130
+    except (UsageError, LineError, OSError) as error:
+        print(f"chat: {error}", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
