@@ -23,12 +23,13 @@ void check_same_state(const store::Manifest& stored, const offload::Plan& plan) 
         name_of(stored.dtypes.weights), name_of(plan.dtypes.weights),
         name_of(stored.dtypes.weights));
   }
-  if (stored.dtypes.moments != plan.dtypes.moments) {
+  const bool trains = plan.trains();  // otherwise it reads weights alone
+  if (trains && stored.dtypes.moments != plan.dtypes.moments) {
     throw_error<ConfigError>("the store's moments are {}, this run's {}: resume with --moments {}",
                              name_of(stored.dtypes.moments), name_of(plan.dtypes.moments),
                              name_of(stored.dtypes.moments));
   }
-  if (stored.dtypes.moment_count != plan.dtypes.moment_count) {
+  if (trains && stored.dtypes.moment_count != plan.dtypes.moment_count) {
     throw_error<ConfigError>(
         "the store has {} moments for each element, this run {}: resume with the same --optimizer",
         stored.dtypes.moment_count, plan.dtypes.moment_count);

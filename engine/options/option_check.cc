@@ -6,6 +6,7 @@
 
 #include "engine/options/endurance.h"
 #include "engine/options/option_list.h"
+#include "engine/options/option_ranges.h"
 #include "io/volume.h"
 #include "kernels/base/bytes.h"
 #include "kernels/base/error.h"
@@ -18,24 +19,6 @@ constexpr double kTimeoutMinS = 0.01;
 constexpr double kTimeoutMaxS = 1e6;
 constexpr double kEpochsMax = 1e6;
 constexpr double kRateMax = 1e6;
-
-template <typename T>
-void require_at_least(const char* option, T value, T least) {
-  if (value < least) {
-    throw_error<ConfigError>("--{} is {}, but must be at least {}", option, value, least);
-  }
-}
-
-template <typename T>
-void require_at_least(const char* option, const std::optional<T>& value, T least) {
-  if (value) require_at_least(option, *value, least);
-}
-
-void require_within(const char* option, double value, double least, double most) {
-  if (!(value >= least && value <= most)) {
-    throw_error<ConfigError>("--{} is {}, but must be from {} to {}", option, value, least, most);
-  }
-}
 
 // The optimizer computes with the nearest f32.
 void require_positive(const char* option, double value) {

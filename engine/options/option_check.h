@@ -18,6 +18,10 @@ void check_timeouts(const Options& options);
 // What train needs and plan does not: data, and a number of steps or epochs. Throws ConfigError.
 void check_training_options(const Options& options);
 
+// Of eval and generate: what they share, and each its own. Throw ConfigError.
+void check_eval_options(const Options& options);
+void check_generate_options(const Options& options);
+
 // Of export: its two operands. Throws ConfigError.
 void check_export_options(const Options& options);
 

@@ -29,7 +29,7 @@ void append_option(std::string& out, std::string_view name, std::string_view hin
 std::string options_help(const CommandSyntax& command) {
   std::string out = fmt::format("usage: strata {} {}{}[--option VALUE ...]\n", command.name,
                                 command.operands, command.operands.empty() ? "" : " ");
-  const Options defaults;
+  const Options defaults = default_options(command.kind);
   std::optional<OptionGroup> group;
   bool takes_sizes = false;
   for (const OptionSpec& spec : option_list()) {

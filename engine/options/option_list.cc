@@ -21,9 +21,11 @@ std::vector<OptionSpec> build_list() {
   add_arithmetic(list);
   add_run(list);
   add_exporting(list);
+  add_generating(list);
   add_watching(list);
   add_limits(list);
   add_benchmark(list);
+  share_with_inference(list);
   return list.take();
 }
 
@@ -32,6 +34,12 @@ std::vector<OptionSpec> build_list() {
 const std::vector<OptionSpec>& option_list() {
   static const std::vector<OptionSpec> list = build_list();
   return list;
+}
+
+Options default_options(CommandKind command) {
+  Options options;
+  if (command == CommandKind::eval) options.eval_batches = 0;
+  return options;
 }
 
 std::string recorded_value(const OptionSpec& option, const Options& options) {
@@ -64,6 +72,8 @@ const char* title_of(OptionGroup group) {
       return "Run";
     case OptionGroup::exporting:
       return "Export";
+    case OptionGroup::generating:
+      return "Generation";
     case OptionGroup::watching:
       return "Watching";
     case OptionGroup::limits:

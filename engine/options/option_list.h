@@ -23,6 +23,7 @@ enum class OptionGroup {
   arithmetic,
   run,
   exporting,
+  generating,
   watching,
   limits,
   benchmark
@@ -31,6 +32,8 @@ enum class OptionGroup {
 enum class CommandKind {
   train,
   plan,
+  eval,
+  generate,
   export_run,
   inspect,
   verify,
@@ -46,6 +49,10 @@ class CommandSet {
     for (const CommandKind command : commands) bits_ |= bit(command);
   }
   bool contains(CommandKind command) const { return (bits_ & bit(command)) != 0; }
+  CommandSet& operator|=(CommandSet other) {
+    bits_ |= other.bits_;
+    return *this;
+  }
 
  private:
   static unsigned bit(CommandKind command) { return 1u << static_cast<unsigned>(command); }
@@ -95,6 +102,8 @@ struct CommandSyntax {
 };
 
 const std::vector<OptionSpec>& option_list();
+// What a command does where nothing is given.
+Options default_options(CommandKind command);
 const char* title_of(OptionGroup group);
 
 }  // namespace strata::engine

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -29,6 +30,9 @@ class ListBuilder {
     return spec;
   }
 
+  // Of an option that is there: it is one of these commands, too, where its help may be another.
+  void share(std::string_view name, CommandSet commands, std::string help = "");
+
   std::vector<OptionSpec> take() { return std::move(list_); }
 
  private:
@@ -45,6 +49,9 @@ void add_optimizer(ListBuilder& list);
 void add_arithmetic(ListBuilder& list);
 void add_run(ListBuilder& list);
 void add_exporting(ListBuilder& list);
+void add_generating(ListBuilder& list);
+// Which options of the others eval and generate have.
+void share_with_inference(ListBuilder& list);
 void add_watching(ListBuilder& list);
 void add_limits(ListBuilder& list);
 void add_benchmark(ListBuilder& list);

@@ -5,6 +5,7 @@
 
 #include "engine/plan/budget_advice.h"
 #include "engine/plan/memory_budgets.h"
+#include "engine/plan/prompt.h"
 #include "kernels/base/bytes.h"
 #include "kernels/base/error.h"
 #include "kernels/base/machine.h"
@@ -15,6 +16,8 @@ using offload::PlannedBuffer;
 using offload::Tier;
 
 namespace {
+
+constexpr std::int64_t kStoredBlocks = 6;  // several in flight
 
 // Schedules are made for every micro-batch of a pass, and tokens held for every one of a step.
 constexpr std::int64_t kMicroBatchesPerPassMax = 1 << 14;
@@ -29,8 +32,15 @@ constexpr std::int64_t kInferencePassRows = 8192;
 BatchLayout inference_batch(const Options& options, const models::ModelConfig& model,
                             int world_size) {
   BatchLayout batch;
-  batch.micro_batch = options.micro_batch;
   batch.world_size = world_size;
+  if (has_prompt(options)) {  // its passes are those of decoding
+    batch.micro_batch = 1;
+    batch.seq_len = std::min(model.context, kDecodePieceMax);
+    batch.pass_size = 1;
+    batch.global_batch = world_size;
+    return batch;
+  }
+  batch.micro_batch = options.micro_batch;
   batch.seq_len = options.seq_len.value_or(
       options.run.empty() ? std::min(model.context, kInferenceTokens) : model.context);
   batch.pass_size = options.pass.value_or(
@@ -94,6 +104,8 @@ ops::CpuOpsLimits op_limits(const RunSetup& setup) {
 std::vector<PlannedBuffer> fixed_buffers(const RunSetup& setup,
                                          comm::Communicator::StagingBytes comm_staging) {
   std::vector<PlannedBuffer> buffers = pass_buffers(setup.shape);
+  const std::vector<PlannedBuffer> decoding = decode_buffers(setup.decode);
+  buffers.insert(buffers.end(), decoding.begin(), decoding.end());
   const std::vector<PlannedBuffer> more = {
       {Tier::device, "op scratch", ops::cpu_ops_scratch_bytes(setup.op_limits, setup.threads)},
       {Tier::device, kTokensTag, setup.batch.token_bytes()},
@@ -101,10 +113,22 @@ std::vector<PlannedBuffer> fixed_buffers(const RunSetup& setup,
       {Tier::device, kResultsTag, results_bytes(setup.model)},
       {Tier::host, kResultsTag, results_bytes(setup.model)},
       {Tier::host, kPortableTag, portable_memory_bytes(setup)},
+      {Tier::host, kStoredBlocksTag, stored_blocks_bytes(setup)},
       {Tier::device, "collective staging", comm_staging.device},
       {Tier::host, "collective staging", comm_staging.host}};
   buffers.insert(buffers.end(), more.begin(), more.end());
   return buffers;
+}
+
+// Tokens of a sequence that is generated; 0: none is.
+std::int64_t decoded_positions(const RunSetup& setup) {
+  const Options& options = setup.options;
+  if (setup.shape.purpose == Purpose::training) {
+    return options.sample_tokens > 0 ? setup.batch.seq_len : 0;
+  }
+  if (!has_prompt(options)) return 0;
+  const std::int64_t prompt = std::ssize(prompt_tokens(options, setup.model));
+  return std::min(setup.model.context, prompt + options.max_tokens);
 }
 
 offload::UpdateTime update_time(const Options& options) {
@@ -213,6 +237,8 @@ RunSetup resolve(const Options& options, const comm::Topology& topology,
   setup.shape.micro_batches_max = static_cast<int>(setup.batch.pass_micro_batches_max());
   setup.shape.recompute = options.recompute;
   setup.shape.purpose = purpose;
+  setup.decode = decode_shape(setup.model, setup.shape.precision, decoded_positions(setup),
+                              setup.shape.micro_batch.rows());
   setup.op_limits = op_limits(setup);
   setup.plan_input = plan_input(setup, comm_staging);
   return setup;
@@ -240,6 +266,11 @@ RunSetup resolve(const Options& options, const comm::Topology& topology,
 std::int64_t portable_memory_bytes(const RunSetup& setup) {
   const bool any = !setup.options.checkpoint_to.empty() || !setup.options.export_to.empty();
   return any ? kPortableBlocks * setup.block_elements * bytes_of(Dtype::f32) : 0;
+}
+
+std::int64_t stored_blocks_bytes(const RunSetup& setup) {
+  if (setup.shape.purpose == Purpose::training || setup.options.run.empty()) return 0;
+  return kStoredBlocks * setup.block_elements * bytes_of(Dtype::f32);
 }
 
 std::int64_t results_bytes(const models::ModelConfig& model) {

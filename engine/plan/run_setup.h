@@ -9,6 +9,7 @@
 
 #include "engine/options/options.h"
 #include "engine/plan/batch_layout.h"
+#include "engine/plan/decode_sizes.h"
 #include "engine/plan/model_source.h"
 #include "engine/plan/model_walk.h"
 #include "engine/plan/parameter_groups.h"
@@ -33,6 +34,7 @@ struct RunSetup {
   std::vector<std::vector<ParameterSegment>> parameter_groups;  // per unit
   BatchLayout batch;
   PassShape shape;
+  DecodeShape decode;  // with positions where text is generated
   Isa isa = Isa::scalar;
   int threads = 1;
   std::vector<int> cpus;  // that workers are bound to
@@ -68,6 +70,9 @@ inline constexpr int kPortableBlocks = 3;
 // Host memory for copies of commits (--checkpoint-to, --export), so many blocks in f32; 0 where
 // there are none.
 std::int64_t portable_memory_bytes(const RunSetup& setup);
+// Of inference: what blocks of a run's commit pass through when they are read; 0 for other models.
+inline constexpr const char* kStoredBlocksTag = "stored blocks";
+std::int64_t stored_blocks_bytes(const RunSetup& setup);
 // The loss sum f64, aligned, and the logits (V) f32 of a sample.
 std::int64_t results_bytes(const models::ModelConfig& model);
 

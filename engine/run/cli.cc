@@ -9,10 +9,13 @@
 #include <string_view>
 
 #include "engine/checkpoint/run_options.h"
+#include "engine/infer/run_model.h"
 #include "engine/options/option_changes.h"
 #include "engine/options/option_check.h"
 #include "engine/options/option_help.h"
 #include "engine/options/option_parse.h"
+#include "engine/run/eval_command.h"
+#include "engine/run/generate_command.h"
 #include "engine/run/plan_command.h"
 #include "engine/run/ranks.h"
 #include "engine/run/train.h"
@@ -57,6 +60,18 @@ const Command kCommands[] = {
      check_options,
      [](const Options& options, Ranks& ranks, Clock::time_point) {
        return run_plan(options, ranks);
+     }},
+    {{"eval", "", CommandKind::eval},
+     "Measure a model's loss, perplexity and accuracy on data",
+     check_eval_options,
+     [](const Options& options, Ranks& ranks, Clock::time_point) {
+       return run_eval(options, ranks);
+     }},
+    {{"generate", "", CommandKind::generate},
+     "Go on with a text as a model would",
+     check_generate_options,
+     [](const Options& options, Ranks& ranks, Clock::time_point) {
+       return run_generate(options, ranks);
      }},
     {{"export", "RUN DIR", CommandKind::export_run},
      "Write a run's newest checkpoint as a model folder, or to resume from elsewhere",
@@ -131,8 +146,26 @@ const Command& find_command(const std::string& name) {
                            did_you_mean(name, names), fmt::join(names, ", "));
 }
 
+// Those of a run that is read as a model lie below what is given.
+Options read_inference_options(const CommandSyntax& command,
+                               const std::vector<std::string>& arguments) {
+  const Options defaults = default_options(command.kind);
+  Options options = parse_options(command, arguments, defaults);
+  if (const auto recorded = options_of_run_model(options, defaults)) {
+    options = parse_options(command, arguments, *recorded);
+    options.model = recorded->model;
+  }
+  return options;
+}
+
 // Those of a run that goes on lie below what is given.
 Options read_checked(const Command& command, const std::vector<std::string>& arguments) {
+  const CommandKind kind = command.syntax.kind;
+  if (kind == CommandKind::eval || kind == CommandKind::generate) {
+    const Options options = read_inference_options(command.syntax, arguments);
+    command.check(options);
+    return options;
+  }
   Options options = parse_options(command.syntax, arguments);
   const std::optional<RecordedOptions> recorded = recorded_options(options);
   if (recorded) options = parse_options(command.syntax, arguments, recorded->options);

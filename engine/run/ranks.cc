@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/options/option_list.h"
 #include "engine/run/error_report.h"
 #include "kernels/base/machine.h"
 
@@ -27,6 +28,14 @@ std::unique_ptr<comm::Communicator> join_ranks(double timeout_s, FailureLatch& f
 }
 
 }  // namespace
+
+std::vector<SharedSetting> shared_options(const Options& options) {
+  std::vector<SharedSetting> settings;
+  for (const OptionSpec& spec : option_list()) {
+    if (!spec.of_a_rank) settings.push_back({"--" + spec.name, spec.get(options)});
+  }
+  return settings;
+}
 
 void require_same(comm::Communicator& comm, const std::vector<SharedSetting>& settings) {
   std::vector<std::uint64_t> mine;

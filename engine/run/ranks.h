@@ -35,6 +35,9 @@ struct SharedSetting {
   std::string value;
 };
 
+// Of the options, those that ranks may not choose for themselves.
+std::vector<SharedSetting> shared_options(const Options& options);
+
 // Collective. Throws an AgreedFailure on all ranks, naming the first setting whose value is not the
 // same on all: ranks that disagree about the mathematics would train different models, or wait for
 // each other. The names are the same everywhere.

@@ -54,6 +54,7 @@ Session::Session(const RunSetup& setup, comm::Communicator& comm, FailureLatch& 
 
 // A store that holds a run's state is not for measuring the drives on.
 void Session::measure(const RunSetup& setup) {
+  const bool trains = setup.shape.purpose == Purpose::training;  // drives count for its bound
   std::unique_ptr<io::Volume> scratch;
   if (volume() != nullptr && !store_.is_new) {
     const std::int64_t capacity = volume()->capacity_bytes();
@@ -64,8 +65,9 @@ void Session::measure(const RunSetup& setup) {
     if (comm_.rank() != 0) return std::nullopt;
     return arithmetic_to_keep(setup);
   });
-  rates_ = measure_machine(setup, device_, store_.is_new ? volume() : scratch.get(), comm_,
-                           kept ? &*kept : nullptr);
+  io::Volume* const measured = store_.is_new ? volume() : scratch.get();
+  rates_ =
+      measure_machine(setup, device_, trains ? measured : nullptr, comm_, kept ? &*kept : nullptr);
   for (int d = 0; scratch != nullptr && d < scratch->devices(); ++d) {
     measuring_traffic_.push_back(scratch->device_traffic(d));
   }

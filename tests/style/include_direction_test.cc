@@ -36,8 +36,11 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
                                              "engine/step", "engine/portable"})},
     {"engine/tools", with_below_engine({"engine/options", "engine/plan/model_source.h",
                                         "engine/portable", "engine/checkpoint"})},
-    {"engine/run", with_below_engine({"engine/options", "engine/data", "engine/plan", "engine/step",
-                                      "engine/portable", "engine/checkpoint", "engine/tools"})},
+    {"engine/infer", with_below_engine({"engine/options", "engine/data", "engine/plan",
+                                        "engine/step", "engine/portable", "engine/checkpoint"})},
+    {"engine/run",
+     with_below_engine({"engine/options", "engine/data", "engine/plan", "engine/step",
+                        "engine/portable", "engine/checkpoint", "engine/infer", "engine/tools"})},
     {"engine", with_below_engine({"engine/run"})},  // main.cc
 };
 
