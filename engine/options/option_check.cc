@@ -146,6 +146,15 @@ void check_checkpoints(const Options& o) {
   if (o.checkpoint_to.empty() && o.checkpoint_keep != Options().checkpoint_keep) {
     throw ConfigError("--checkpoint-keep counts the copies of --checkpoint-to DIR: give that too");
   }
+  require_at_least("export-every", o.export_every, std::int64_t{0});
+  if (o.export_every > 0 && o.export_to.empty()) {
+    throw ConfigError(
+        "--export-every writes snapshots beside the folder of --export: give that too");
+  }
+  require_at_least("export-keep", o.export_keep, std::int64_t{1});
+  if (o.export_every == 0 && o.export_keep != Options().export_keep) {
+    throw ConfigError("--export-keep counts the snapshots of --export-every N: give that too");
+  }
   require_within("stop-within", o.stop_within, 0, kTimeoutMaxS);
   if (o.run.empty() && o.stop_within != Options().stop_within) {
     throw ConfigError("--stop-within is for a run that can be resumed: give --run DIR too");

@@ -51,6 +51,11 @@ void add_run(ListBuilder& list) {
   list.add("export", "Write the trained model to this folder at the end, as Hugging Face has them",
            text_field("DIR", &Options::export_to))
       .paths = OptionPaths::one;
+  list.add("export-every",
+           "Steps between snapshots of the model beside the folder of --export, DIR-step-00000100",
+           integer_field(&Options::export_every));
+  list.add("export-keep", "Snapshots of the model that are kept, the newest ones",
+           integer_field(&Options::export_keep));
   list.add("stop-within",
            "How long the step under way may still take after a signal to stop; one that would "
            "take longer is dropped",

@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -20,18 +22,41 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::string_view kStepPrefix = "step-";
+struct StepFolder {
+  fs::path path;
+  std::int64_t step = 0;
+};
 
-// Complete folders of steps, of any run.
-std::vector<fs::path> step_folders(const std::string& directory) {
-  std::vector<fs::path> folders;
-  if (!fs::is_directory(directory)) return folders;
-  for (const auto& entry : fs::directory_iterator(directory)) {
+// The step that a name has behind the prefix, and nothing else.
+std::optional<std::int64_t> step_of(std::string_view name, std::string_view prefix) {
+  if (!name.starts_with(prefix)) return std::nullopt;
+  name.remove_prefix(prefix.size());
+  std::int64_t step = 0;
+  const char* const end = name.data() + name.size();
+  const auto [parsed_to, error] = std::from_chars(name.data(), end, step);
+  if (error != std::errc() || parsed_to != end) return std::nullopt;
+  return step;
+}
+
+// Those that are complete, of any run.
+std::vector<StepFolder> complete_folders(const StepFolders& folders) {
+  std::vector<StepFolder> complete;
+  if (!fs::is_directory(folders.directory)) return complete;
+  for (const auto& entry : fs::directory_iterator(folders.directory)) {
     const fs::path& path = entry.path();
-    if (path.filename().string().starts_with(kStepPrefix) && fs::exists(path / kPortableIndexFile))
-      folders.push_back(path);
+    const auto step = step_of(path.filename().string(), folders.prefix);
+    if (step && fs::exists(path / kPortableIndexFile)) complete.push_back({path, *step});
   }
-  return folders;
+  return complete;
+}
+
+void check_owner(const std::string& option, const StepFolders& folders, const std::string& run) {
+  for (const StepFolder& folder : complete_folders(folders)) {
+    const std::string owner = read_portable_index(folder.path).origin.run;
+    if (owner == run) continue;
+    throw_error<ConfigError>("{}: {} is of another run, {}; give each run a folder of its own",
+                             option, folder.path.filename().string(), owner);
+  }
 }
 
 // A folder there, or one that can be made in the nearest that exists.
@@ -60,32 +85,38 @@ bool is_of_run(const std::string& folder, const std::string& run) {
   return read_portable_index(folder).origin.run == run;
 }
 
-std::string step_folder_name(std::int64_t step) {
-  return fmt::format("{}{:08}", kStepPrefix, step);
+std::string snapshot_prefix(const std::string& export_folder) {
+  return fs::path(folder_path(export_folder)).filename().string() + "-step-";
 }
 
-void keep_newest_steps(const std::string& directory, std::int64_t keep, const std::string& run) {
-  std::vector<std::pair<fs::file_time_type, std::string>> folders;
-  for (const fs::path& path : step_folders(directory)) {
-    if (!is_of_run(path, run)) continue;
-    folders.emplace_back(fs::last_write_time(path / kPortableIndexFile), path);
+std::string step_folder_name(std::int64_t step, std::string_view prefix) {
+  return fmt::format("{}{:08}", prefix, step);
+}
+
+std::int64_t newest_step(const StepFolders& folders, std::int64_t last, const std::string& run) {
+  std::int64_t newest = 0;
+  for (const StepFolder& folder : complete_folders(folders)) {
+    if (folder.step <= last && is_of_run(folder.path, run)) newest = std::max(newest, folder.step);
   }
-  std::ranges::sort(folders);
-  const std::int64_t surplus = std::ssize(folders) - keep;
+  return newest;
+}
+
+void keep_newest_steps(const StepFolders& folders, std::int64_t keep, const std::string& run) {
+  std::vector<std::pair<fs::file_time_type, std::string>> written;
+  for (const StepFolder& folder : complete_folders(folders)) {
+    if (!is_of_run(folder.path, run)) continue;
+    written.emplace_back(fs::last_write_time(folder.path / kPortableIndexFile), folder.path);
+  }
+  std::ranges::sort(written);
+  const std::int64_t surplus = std::ssize(written) - keep;
   for (std::int64_t i = 0; i < surplus; ++i) {
-    remove_folder(folders[static_cast<std::size_t>(i)].second);
+    remove_folder(written[static_cast<std::size_t>(i)].second);
   }
 }
 
 void check_checkpoint_directory(const std::string& directory, const std::string& run) {
   check_folder("--checkpoint-to", directory);
-  for (const fs::path& path : step_folders(directory)) {
-    const std::string owner = read_portable_index(path).origin.run;
-    if (owner == run) continue;
-    throw_error<ConfigError>(
-        "--checkpoint-to {}: {} is of another run, {}; give each run a folder of its own",
-        directory, path.filename().string(), owner);
-  }
+  check_owner("--checkpoint-to " + directory, {directory}, run);
 }
 
 void check_export_folder(const std::string& folder, const std::string& run) {
@@ -94,6 +125,12 @@ void check_export_folder(const std::string& folder, const std::string& run) {
     throw_error<ConfigError>("--export {}: it exists already; choose another folder", folder);
   }
   check_folder("--export", fs::path(path).parent_path());
+}
+
+void check_snapshots(const std::string& export_folder, const std::string& run) {
+  const fs::path directory = fs::path(folder_path(export_folder)).parent_path();
+  check_owner("--export-every beside " + export_folder, {directory, snapshot_prefix(export_folder)},
+              run);
 }
 
 }  // namespace strata::engine

@@ -1,10 +1,12 @@
-// The portable checkpoints of a run in a folder: step-00000050 and others, and whose they are.
+// Folders of steps, in one folder: portable checkpoints, step-00000050, and model snapshots beside
+// the folder of --export, NAME-step-00000050; and whose they are.
 // strata.json names the folder of the run; what is of another run is neither replaced nor deleted.
 // Throws IoError naming the path.
 #pragma once
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace strata::engine {
 
@@ -14,15 +16,28 @@ std::string run_name(const std::string& run_folder);
 // Whether `folder` is a portable checkpoint, or a model, of the run of that name.
 bool is_of_run(const std::string& folder, const std::string& run);
 
-// "step-00000050": the folder of a step's portable checkpoint.
-std::string step_folder_name(std::int64_t step);
+// What the names of a run's folders of steps have before the step.
+inline constexpr std::string_view kCheckpointPrefix = "step-";
+std::string snapshot_prefix(const std::string& export_folder);  // "NAME-step-"
 
-// Of the run's folders of steps in `directory`, removes those written first until `keep` are left.
-void keep_newest_steps(const std::string& directory, std::int64_t keep, const std::string& run);
+std::string step_folder_name(std::int64_t step, std::string_view prefix = kCheckpointPrefix);
 
-// Whether checkpoints of a run can be written to `directory`, which need not exist, and a folder to
-// `folder`. Create nothing. Throw ConfigError, naming the option.
+// The folders of steps in one directory.
+struct StepFolders {
+  std::string directory;
+  std::string prefix{kCheckpointPrefix};
+};
+
+// The last step, `last` at most, that the run has a complete folder of; 0: none.
+std::int64_t newest_step(const StepFolders& folders, std::int64_t last, const std::string& run);
+
+// Of the run's folders, removes those written first until `keep` are left.
+void keep_newest_steps(const StepFolders& folders, std::int64_t keep, const std::string& run);
+
+// Whether checkpoints of a run can be written to `directory`, which need not exist, the model to
+// `folder`, and snapshots of it beside that. Create nothing. Throw ConfigError, naming the option.
 void check_checkpoint_directory(const std::string& directory, const std::string& run);
 void check_export_folder(const std::string& folder, const std::string& run);
+void check_snapshots(const std::string& export_folder, const std::string& run);
 
 }  // namespace strata::engine

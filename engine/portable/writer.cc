@@ -46,7 +46,7 @@ PortableWriter::PortableWriter(PortableLayout layout, PortableWriterOptions opti
       options_(std::move(options)),
       memory_(memory),
       thread_("portable copy", never_failed_, 1) {
-  if (options_.rank == 0) remove_partial_folders(options_.directory);
+  if (options_.rank == 0) remove_partial_folders(options_.folders.directory);
 }
 
 PortableWriter::~PortableWriter() { stop_ = true; }
@@ -62,7 +62,7 @@ void PortableWriter::run(const char* outcome, Work work) {
 
 std::uint64_t PortableWriter::make_folder(const std::string& name) {
   STRATA_CHECK(idle() && options_.rank == 0);
-  folder_path_ = options_.directory + "/" + name;
+  folder_path_ = options_.folders.directory + "/" + name;
   run("not written", [this] { folder_.emplace(folder_path_); });
   return folder_ ? folder_->number() : 0;
 }
@@ -70,7 +70,7 @@ std::uint64_t PortableWriter::make_folder(const std::string& name) {
 void PortableWriter::begin(const std::string& name, std::uint64_t number, PortableOrigin origin,
                            const store::BlockReader& blocks, const store::CommitTable& table) {
   STRATA_CHECK(idle());
-  folder_path_ = options_.directory + "/" + name;
+  folder_path_ = options_.folders.directory + "/" + name;
   number_ = number;
   origin_ = std::move(origin);
   source_.emplace(CommitSource{blocks, table, options_.rank});
@@ -131,7 +131,7 @@ void PortableWriter::publish() {
   });
   if (failure_.empty() && options_.keep > 0) {
     run("written, but older ones remain",
-        [this] { keep_newest_steps(options_.directory, options_.keep, origin_.run); });
+        [this] { keep_newest_steps(options_.folders, options_.keep, origin_.run); });
   }
   state_ = State::published;
 }

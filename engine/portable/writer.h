@@ -45,8 +45,8 @@ struct PortableWriterOptions {
   int world_size = 1;
   ModelFiles model_files;  // as publish_portable() takes them
   // Where the folders come to lie. What a killed run left there half made is removed.
-  std::string directory;
-  // Folders of steps of the run that are kept, a new one included; 0: all.
+  StepFolders folders;
+  // Of those of the run how many are kept, a new one included; 0: all.
   std::int64_t keep = 0;
 };
 

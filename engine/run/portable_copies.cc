@@ -1,5 +1,6 @@
 #include "engine/run/portable_copies.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <span>
 
@@ -8,13 +9,15 @@
 
 namespace strata::engine {
 
+namespace fs = std::filesystem;
+
 namespace {
 
 PortableWriterOptions writer_options(const RunSetup& setup, Dtype weights,
-                                     const std::string& directory, std::int64_t keep) {
+                                     const StepFolders& folders, std::int64_t keep) {
   return {setup.topology.rank, setup.topology.world_size,
-          exported_model_files(setup.model, weights, kept_model_folder(setup.options.run)),
-          directory, keep};
+          exported_model_files(setup.model, weights, kept_model_folder(setup.options.run)), folders,
+          keep};
 }
 
 PortableFormat format_of(const RunSetup& setup, PortableContent content) {
@@ -31,6 +34,7 @@ void check_portable_outputs(const Options& options) {
   const std::string run = run_name(options.run);
   if (!options.checkpoint_to.empty()) check_checkpoint_directory(options.checkpoint_to, run);
   if (!options.export_to.empty()) check_export_folder(options.export_to, run);
+  if (options.export_every > 0) check_snapshots(options.export_to, run);
 }
 
 PortableCopies::PortableCopies(const RunSetup& setup, const MachineRates& rates,
@@ -45,49 +49,69 @@ PortableCopies::PortableCopies(const RunSetup& setup, const MachineRates& rates,
       run_(run_name(setup.options.run)),
       memory_(device.allocate_pinned(kPortableTag, portable_memory_bytes(setup))),
       blocks_(*store.volume, store.manifest, setup.topology.rank) {
-  if (setup.options.checkpoint_to.empty()) return;
-  step_ = has_copy(begun_at) ? begun_at : 0;
-  const PortableFormat format = format_of(setup, PortableContent::training_state);
-  writer_.emplace(PortableLayout(manifest_, format),
-                  writer_options(setup, format.weights, setup.options.checkpoint_to,
-                                 setup.options.checkpoint_keep),
-                  memory_.span());
+  const Options& options = setup.options;
+  if (options.export_every > 0) {
+    const fs::path model = folder_path(options.export_to);
+    add_series(PortableContent::weights, {model.parent_path(), snapshot_prefix(model)},
+               options.export_every, options.export_keep, begun_at);
+  }
+  if (!options.checkpoint_to.empty()) {
+    add_series(PortableContent::training_state, {options.checkpoint_to}, 1, options.checkpoint_keep,
+               begun_at);
+  }
 }
 
-bool PortableCopies::has_copy(std::int64_t step) const {
-  bool has = agree(comm_, [&] {
-    return comm_.rank() == 0 &&
-           is_of_run(setup_.options.checkpoint_to + "/" + step_folder_name(step), run_);
-  });
-  comm_.broadcast(std::as_writable_bytes(std::span(&has, 1)), 0);
-  return has;
+void PortableCopies::add_series(PortableContent content, const StepFolders& folders,
+                                std::int64_t every, std::int64_t keep, std::int64_t begun_at) {
+  std::int64_t newest =
+      agree(comm_, [&] { return comm_.rank() == 0 ? newest_step(folders, begun_at, run_) : 0; });
+  comm_.broadcast(std::as_writable_bytes(std::span(&newest, 1)), 0);
+  const PortableFormat format = format_of(setup_, content);
+  series_.push_back({std::make_unique<PortableWriter>(
+                         PortableLayout(manifest_, format),
+                         writer_options(setup_, format.weights, folders, keep), memory_.span()),
+                     content, folders.prefix, every, newest});
+}
+
+bool PortableCopies::idle() const {
+  return std::ranges::all_of(series_, [](const Series& series) { return series.writer->idle(); });
+}
+
+bool PortableCopies::wants(const Series& series, const Committer& committer) {
+  const auto committed = committer.committed_step();
+  return committed && *committed / series.every > series.newest / series.every;
 }
 
 std::optional<std::string> PortableCopies::after_step(const Committer& committer,
                                                       std::uint32_t requests) {
-  just_begun_ = false;
-  if (!writer_) return std::nullopt;
+  const auto wants_commit = [&](const Series& series) { return wants(series, committer); };
   std::optional<std::string> text;
+  holds_commits_ = std::ranges::any_of(series_, wants_commit);
   if ((requests & kCopyUnderWay) == 0) {
-    if (const auto report = writer_->advance()) text = report->text;
-  }
-  // All ranks are idle when no rank was busy and this one is: publishing shows as busy.
-  const auto committed = committer.committed_step();
-  const bool may_begin = (requests & kCopyUnderWay) == 0 && writer_->idle();
-  if (may_begin && committed && *committed > step_) {
-    begin(*writer_, step_folder_name(*committed), committer);
-    just_begun_ = true;
+    for (Series& series : series_) {
+      if (const auto report = series.writer->advance()) text = report->text;
+    }
+    // All ranks are idle when no rank was busy and this one is: publishing shows as busy.
+    const auto next = std::ranges::find_if(series_, wants_commit);
+    if (idle() && next != series_.end()) begin(*next, committer);
   }
   show_whether_busy();
   return text;
 }
 
 void PortableCopies::show_whether_busy() {
-  if (writer_->busy()) {
+  const bool busy =
+      std::ranges::any_of(series_, [](const Series& series) { return series.writer->busy(); });
+  if (busy) {
     requests_.fetch_or(kCopyUnderWay);
   } else {
     requests_.fetch_and(~static_cast<std::uint32_t>(kCopyUnderWay));
   }
+}
+
+void PortableCopies::begin(Series& series, const Committer& committer) {
+  series.newest = *committer.committed_step();
+  begin(*series.writer, step_folder_name(series.newest, series.prefix), committer);
 }
 
 void PortableCopies::begin(PortableWriter& writer, const std::string& name,
@@ -102,30 +126,40 @@ void PortableCopies::begin(PortableWriter& writer, const std::string& name,
                blocks_, table_);
 }
 
-std::vector<std::string> PortableCopies::finish(const Committer& committer) {
+std::vector<std::string> PortableCopies::finish(PortableContent content,
+                                                const Committer& committer) {
   std::vector<std::string> texts;
-  const auto end = [&](PortableWriter& writer) {
-    if (const auto report = writer.finish(comm_)) texts.push_back(report->text);
+  const auto end = [&](Series& series) {
+    if (const auto report = series.writer->finish(comm_)) texts.push_back(report->text);
   };
-  if (writer_) {
-    end(*writer_);
-    if (*committer.committed_step() > step_) {
-      begin(*writer_, step_folder_name(*committer.committed_step()), committer);
-      end(*writer_);
-    }
+  std::ranges::for_each(series_, end);
+  for (Series& series : series_) {
+    if (series.content != content || !wants(series, committer)) continue;
+    begin(series, committer);
+    end(series);
   }
-  if (!setup_.options.export_to.empty()) {
-    const std::filesystem::path target = folder_path(setup_.options.export_to);
-    const PortableFormat format = format_of(setup_, PortableContent::weights);
-    PortableWriter writer(PortableLayout(manifest_, format),
-                          writer_options(setup_, format.weights, target.parent_path(), 0),
-                          memory_.span());
-    begin(writer, target.filename(), committer);
-    const auto report = writer.finish(comm_);
-    if (report) {
-      const bool failed = report->result == PortableReport::Result::failed;
-      (failed ? export_failure_ : texts.emplace_back()) = report->text;
-    }
+  return texts;
+}
+
+std::vector<std::string> PortableCopies::finish_snapshots(const Committer& committer) {
+  const bool any = std::ranges::any_of(series_, [&](const Series& series) {
+    return series.content == PortableContent::weights && wants(series, committer);
+  });
+  return any ? finish(PortableContent::weights, committer) : std::vector<std::string>();
+}
+
+std::vector<std::string> PortableCopies::finish(const Committer& committer) {
+  std::vector<std::string> texts = finish(PortableContent::training_state, committer);
+  if (setup_.options.export_to.empty()) return texts;
+  const fs::path target = folder_path(setup_.options.export_to);
+  const PortableFormat format = format_of(setup_, PortableContent::weights);
+  PortableWriter writer(PortableLayout(manifest_, format),
+                        writer_options(setup_, format.weights, {target.parent_path()}, 0),
+                        memory_.span());
+  begin(writer, target.filename(), committer);
+  if (const auto report = writer.finish(comm_)) {
+    const bool failed = report->result == PortableReport::Result::failed;
+    (failed ? export_failure_ : texts.emplace_back()) = report->text;
   }
   return texts;
 }

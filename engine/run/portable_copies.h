@@ -1,16 +1,18 @@
-// PortableCopies: --checkpoint-to and --export: copies of a run's commits for any program and any
-// number of ranks, made while training goes on.
+// PortableCopies: --checkpoint-to, --export-every and --export: copies of a run's commits for any
+// program and any number of ranks, made while training goes on, one at a time.
 //
-//   idle ──after_step(): a commit that is new──▶ copying (all ranks) ──after_step(), …──▶ idle
+//   idle ──after_step(): a commit that is wanted──▶ copying (all ranks) ──after_step(), …──▶ idle
 //
-// While any rank reads a commit's slots no other commit may be made: holds_commits(). Whether that
-// is so is known alike on all ranks: from the requests of a step's collective.
+// While any rank reads a commit's slots, or one is wanted that is not copied yet, no other commit
+// may be made: holds_commits(). Whether that is so is known alike on all ranks: from the requests
+// of a step's collective.
 //
 // Thread contract: one thread, on every rank at the same places; what is copied meanwhile is copied
 // on a thread of the writer's.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -28,14 +30,14 @@
 
 namespace strata::engine {
 
-// Whether what --checkpoint-to and --export name can be written. Creates nothing. Throws
-// ConfigError.
+// Whether what --checkpoint-to, --export and --export-every name can be written. Creates nothing.
+// Throws ConfigError.
 void check_portable_outputs(const Options& options);
 
 class PortableCopies {
  public:
   // Reserves what the plan has for it. All must outlive it. `begun_at`: the step that the run goes
-  // on from, whose commit is copied unless --checkpoint-to has it. Collective.
+  // on from, whose commit is copied where it is wanted and not there. Collective.
   PortableCopies(const RunSetup& setup, const MachineRates& rates, const RunStore& store,
                  Device& device, comm::Communicator& comm, StepRequests& requests,
                  std::int64_t begun_at);
@@ -45,20 +47,36 @@ class PortableCopies {
 
   // Whether the commit of the step must wait.
   bool holds_commits(std::uint32_t requests) const {
-    return just_begun_ || (requests & kCopyUnderWay) != 0;
+    return holds_commits_ || (requests & kCopyUnderWay) != 0;
   }
   std::int64_t step() const { return step_; }  // of the copy under way, or the last one
 
-  // At the end of training: ends the copy under way, and makes those of the last commit.
-  // Collective.
+  // At the end of training, before the last commit: ends the copy under way, and makes the snapshot
+  // that is wanted of the commit before. Collective.
+  std::vector<std::string> finish_snapshots(const Committer& committer);
+  // After the last commit: its checkpoint and the export. Collective.
   std::vector<std::string> finish(const Committer& committer);
 
   // After finish(): throws IoError, on all ranks, when the model could not be exported. Collective.
   void require_exported();
 
  private:
-  bool has_copy(std::int64_t step) const;
+  // Folders of steps in one place.
+  struct Series {
+    std::unique_ptr<PortableWriter> writer;
+    PortableContent content;
+    std::string prefix;   // of their names
+    std::int64_t every;   // steps; of the first commit after so many there is one
+    std::int64_t newest;  // step; 0: none
+  };
+
+  void add_series(PortableContent content, const StepFolders& folders, std::int64_t every,
+                  std::int64_t keep, std::int64_t begun_at);
+  bool idle() const;
+  static bool wants(const Series& series, const Committer& committer);
+  void begin(Series& series, const Committer& committer);
   void begin(PortableWriter& writer, const std::string& name, const Committer& committer);
+  std::vector<std::string> finish(PortableContent content, const Committer& committer);
   void show_whether_busy();
 
   const RunSetup& setup_;
@@ -72,8 +90,8 @@ class PortableCopies {
   store::BlockReader blocks_;
   store::CommitTable table_;  // of the commit that is copied
   std::int64_t step_ = 0;
-  bool just_begun_ = false;               // since the last step's collective
-  std::optional<PortableWriter> writer_;  // of --checkpoint-to
+  bool holds_commits_ = false;  // until the next step's collective
+  std::vector<Series> series_;  // the first one that wants a commit gets it
   std::string export_failure_;
 };
 

@@ -46,6 +46,8 @@ const std::set<std::string> kOthers = {
     "checkpoint-to",
     "checkpoint-keep",
     "export",
+    "export-every",
+    "export-keep",
     "stop-within",
     "with-optimizer",
     "max-shard-size",

@@ -29,7 +29,7 @@ class Writers {
       const AlignedBuffer& memory = memory_.emplace_back(budget_, "copy", bytes);
       writers_.push_back(std::make_unique<PortableWriter>(
           PortableLayout(model.manifest, {}),
-          PortableWriterOptions{rank, kRanks, {{"config.json", "{}\n"}}, directory, keep},
+          PortableWriterOptions{rank, kRanks, {{"config.json", "{}\n"}}, {directory}, keep},
           memory.span()));
     }
   }
@@ -220,7 +220,7 @@ TEST_F(PortableWriterTest, FinishWaitsForARankThatCopiesForLongWithoutABarrier) 
   Budget budget("host memory", portable_copy_bytes(model.manifest));
   const AlignedBuffer memory(budget, "copy", portable_copy_bytes(model.manifest));
   PortableWriter writer(PortableLayout(model.manifest, {}),
-                        {0, 1, {{"config.json", "{}\n"}}, directory_, 1}, memory.span());
+                        {0, 1, {{"config.json", "{}\n"}}, {directory_}, 1}, memory.span());
   StoredRank& source = *model.ranks[0];
   writer.begin("model", writer.make_folder("model"), model.origin, source.blocks(), source.table());
   SlowRank comm(5);
