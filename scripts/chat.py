@@ -22,9 +22,9 @@ import sys
 # In place of this folder, whose tokenize.py is not Python's module of that name.
 sys.path[0] = os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib")
 
-from strata_tokens.command import parse_template  # noqa: E402
-from strata_tokens.errors import LineError, UsageError  # noqa: E402
-from strata_tokens.tokenizer_folder import TokenizerFolder  # noqa: E402
+from strata_tokens.command import parse_template
+from strata_tokens.errors import LineError, UsageError
+from strata_tokens.tokenizer_folder import TokenizerFolder
 
 READ_BYTES = 4096
 

@@ -1,0 +1,62 @@
+"""A tokenizer of few words, whose tokens and templates are plain to see."""
+
+import re
+
+from strata_tokens.errors import LineError
+
+BEGIN, END, START = 1, 2, 3
+SPECIAL = {"<s>": BEGIN, "</s>": END, "<|turn|>": START}
+# A special token, a word with the space before it, or one character. "\n\n" is one token.
+TOKENS = re.compile(r"</?s>|<\|turn\|>|\n\n| ?\w+|.", re.DOTALL)
+
+
+class FakeTokenizer:
+    def __init__(self, template=None, begins=False):
+        self.special = list(SPECIAL)
+        self.special_ids = set(SPECIAL.values())
+        self._ids = dict(SPECIAL)
+        self._template = template
+        self._begins = begins
+
+    def beginning(self):
+        return [BEGIN] if self._begins else []
+
+    def encode(self, text):
+        return [self._ids.setdefault(t, 10 + len(self._ids)) for t in TOKENS.findall(text)]
+
+    def text_of(self, ids):
+        texts = {id: text for text, id in self._ids.items()}
+        return "".join(texts[id] for id in ids)
+
+    def render(self, messages, for_reply=False):
+        return self._template(messages, for_reply)
+
+
+def turns(messages, for_reply):
+    """As ChatML: <|turn|>user\nHello</s>\n"""
+    text = "".join(f"<|turn|>{m['role']}\n{m['content']}</s>\n" for m in messages)
+    return text + ("<|turn|>assistant\n" if for_reply else "")
+
+
+def turns_without_end(messages, for_reply):
+    text = "".join(f"<|turn|>{m['role']}\n{m['content']}\n\n" for m in messages)
+    return text.replace("<|turn|>", "# ") + ("# assistant\n" if for_reply else "")
+
+
+def last_turn_thinks(messages, for_reply):
+    """As Qwen3: only the last turn shows that it thinks."""
+    last = len(messages) - 1
+    parts = [
+        f"<|turn|>{m['role']}\n{'(thinks)' if i == last and m['role'] == 'assistant' else ''}{m['content']}</s>\n"
+        for i, m in enumerate(messages)
+    ]
+    return "".join(parts) + ("<|turn|>assistant\n" if for_reply else "")
+
+
+def forgets_its_prompt(messages, for_reply):
+    text = "".join(f"{m['role']}: {m['content']}</s>" for m in messages)
+    return text + ("<|turn|>" if for_reply else "")
+
+
+def refuses(messages, for_reply):
+    raise LineError("the chat template refuses this conversation: roles must alternate")

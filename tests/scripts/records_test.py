@@ -1,0 +1,98 @@
+"""Lines of JSON, those that cannot be used, and pieces of text."""
+
+import contextlib
+import io
+import itertools
+import pathlib
+import tempfile
+import unittest
+from unittest import mock
+
+from strata_tokens import reading
+from strata_tokens.errors import LineError, UsageError
+from strata_tokens.records import Completion, Conversation, Text, parse_line
+
+TURNS = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "yes"}]
+
+
+class Lines(unittest.TestCase):
+    def test_each_kind_of_line(self):
+        cases = {
+            b'{"text": "a"}': Text("a"),
+            b'{"prompt": "a", "completion": "b"}': Completion("a", "b"),
+            b'{"question": "a", "answer": "b", "id": 7}': Completion("a", "b"),
+            b'{"instruction": "a", "input": "b", "output": "c"}': Completion("a\n\nb", "c"),
+            b'{"instruction": "a", "input": "", "output": "c"}': Completion("a", "c"),
+            b'{"instruction": "a", "output": "c"}': Completion("a", "c"),
+            b'{"messages": [{"role": "user", "content": "hi"}, '
+            b'{"role": "assistant", "content": "yes"}]}': Conversation(TURNS),
+            b'{"conversations": [{"from": "human", "value": "hi"}, '
+            b'{"from": "gpt", "value": "yes"}]}': Conversation(TURNS),
+        }
+        for line, record in cases.items():
+            with self.subTest(line):
+                self.assertEqual(parse_line(line), record)
+
+    def test_what_is_malformed_is_named(self):
+        cases = {
+            b"\n": "not JSON",
+            b"[1]": "not a JSON object",
+            b'{"text": "\xff"}': "not UTF-8",
+            b'{"text": "\\ud83d"}': "surrogate",
+            b'{"text": 3}': "'text' is not a string",
+            b'{"text": ""}': "'text' is empty",
+            b'{"prompt": "a"}': "none of the known keys",
+            b'{"messages": []}': "'messages' is empty",
+            b'{"messages": ["a"]}': "not a list of objects",
+            b'{"messages": [{"role": "user", "content": null}]}': "'content' is not a string",
+            b'{"messages": [{"role": "a", "content": "b", "tool_calls": []}]}': "'tool_calls'",
+            b'{"conversations": [{"from": "tool", "value": "x"}]}': "a turn from 'tool'",
+            b"[" * 100000: "not JSON",
+        }
+        for line, message in cases.items():
+            with self.subTest(line[:60]), self.assertRaisesRegex(LineError, message):
+                parse_line(line)
+
+
+class Files(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.path = pathlib.Path(folder.name) / "data"
+
+    def read(self, lines, bad):
+        return list(reading.usable_lines(self.path, lines, parse_line, bad))
+
+    def test_bad_lines_are_reported_with_file_and_line_and_counted(self):
+        self.path.write_bytes(b'{"text": "a"}\nbad\n{"text": "b"}\n\n')
+        bad = reading.BadLines(errors_max=10)
+        with contextlib.redirect_stderr(io.StringIO()) as errors:
+            self.assertEqual(self.read(range(1, 99), bad), [Text("a"), Text("b")])
+        self.assertEqual(bad.count, 2)
+        self.assertIn(f"{self.path}:2: not JSON", errors.getvalue())
+        self.assertIn(f"{self.path}:4: not JSON", errors.getvalue())
+
+    def test_too_many_bad_lines_end_it(self):
+        self.path.write_bytes(b"bad\n" * 3)
+        with contextlib.redirect_stderr(io.StringIO()), self.assertRaises(UsageError):
+            self.read(range(1, 99), reading.BadLines(errors_max=2))
+
+    def test_lines_are_numbered_from_one(self):
+        self.path.write_bytes(b"".join(b'{"text": "%d"}\n' % i for i in range(1, 6)))
+        texts = self.read(range(2, 4), reading.BadLines(errors_max=1))
+        self.assertEqual(texts, [Text("2"), Text("3")])
+
+    def test_pieces_are_the_text_and_part_between_lines_of_text(self):
+        text = "one line\nanother\n\n  indented\nlast line\r\nx\n\ny" * 20
+        self.path.write_bytes(text.encode())
+        with mock.patch.object(reading, "PIECE_CHARACTERS", 8):
+            pieces = list(reading.pieces(self.path))
+        self.assertEqual("".join(pieces), text)
+        self.assertGreater(len(pieces), 20)
+        for before, after in itertools.pairwise(pieces):
+            self.assertRegex(before, r"\S\n\Z")
+            self.assertRegex(after, r"\A\S")
+
+
+if __name__ == "__main__":
+    unittest.main()
