@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-r"""Turns text and JSON lines into the token files that Strata trains on.
+r"""Turns text and records into the token files that Strata trains on.
 
-    scripts/tokenize.py FILE… --model FOLDER --out NAME.bin [options]
+    scripts/tokenize.py FILE… --tokenizer FOLDER --out NAME [options]
 
-It writes NAME.bin (llm.c's format) with the folder's tokenizer.json, and beside it NAME.mask (which
+It writes NAME.bin (llm.c's format) with the model folder's tokenizer.json, and beside it NAME.mask (which
 tokens are trained), NAME.docs (where documents begin) and NAME.json (whose tokens these are).
 
-A JSON line is a document, and has one of
+A line of a .jsonl file, or a row of a .parquet file (which needs pyarrow), is a document and has one of
     {"text": …}                                      all of it is trained
     {"prompt": …, "completion": …}                   the completion and its end token are trained
     {"question": …, "answer": …}                     likewise

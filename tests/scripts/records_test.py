@@ -61,7 +61,9 @@ class Files(unittest.TestCase):
         self.path = pathlib.Path(folder.name) / "data"
 
     def read(self, lines, bad):
-        return list(reading.usable_lines(self.path, lines, parse_line, bad))
+        return list(
+            reading.usable_rows(self.path, reading.json_lines(self.path), lines, parse_line, bad)
+        )
 
     def test_bad_lines_are_reported_with_file_and_line_and_counted(self):
         self.path.write_bytes(b'{"text": "a"}\nbad\n{"text": "b"}\n\n')
@@ -81,6 +83,11 @@ class Files(unittest.TestCase):
         self.path.write_bytes(b"".join(b'{"text": "%d"}\n' % i for i in range(1, 6)))
         texts = self.read(range(2, 4), reading.BadLines(errors_max=1))
         self.assertEqual(texts, [Text("2"), Text("3")])
+
+    def test_an_array_is_refused_with_what_makes_lines_of_it(self):
+        self.path.write_bytes(b' \n[{"text": "a"}]')
+        with self.assertRaisesRegex(UsageError, "jq -c"):
+            self.read(range(1, 99), reading.BadLines(errors_max=1))
 
     def test_pieces_are_the_text_and_part_between_lines_of_text(self):
         text = "one line\nanother\n\n  indented\nlast line\r\nx\n\ny" * 20

@@ -75,9 +75,11 @@ class Files(unittest.TestCase):
             out.publish({})  # of no tokens
         self.assertEqual(self.path.read_bytes(), before)
 
-    def test_the_name_ends_in_bin(self):
-        with self.assertRaisesRegex(UsageError, "has to end in .bin"):
-            TokenFile(self.folder / "name.tokens", 1000)
+    def test_the_name_may_lack_its_ending(self):
+        with TokenFile(self.folder / "v1.2", 1000) as out:
+            out.write([1], b"\1")
+            out.publish({})
+        self.assertEqual(self.names(), ["v1.2.bin", "v1.2.json"])
 
 
 class Vocabulary(unittest.TestCase):

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 from .errors import UsageError
 from .masking import Document, Rules, document_of
-from .reading import BadLines, pieces, usable_lines
-from .records import parse_line
+from .reading import BadLines, json_lines, parquet_rows, pieces, usable_rows
+from .records import Record, parse_line, record_of
 from .show import coloured
 from .token_file import TokenFile
 from .tokenizer_folder import TokenizerFolder
@@ -41,11 +41,17 @@ def parse_arguments(description: str) -> argparse.Namespace:
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
-    add("input", nargs="+", type=pathlib.Path, help="JSON lines (.jsonl) or text files")
-    add("--model", required=True, type=pathlib.Path, help="folder with the tokenizer")
-    add("--out", required=True, type=pathlib.Path, help="NAME.bin")
+    add("input", nargs="+", type=pathlib.Path, help="JSON lines (.jsonl), parquet or text files")
+    add("--tokenizer", required=True, type=pathlib.Path, help="the model's folder")
+    add(
+        "--out",
+        required=True,
+        type=pathlib.Path,
+        metavar="NAME",
+        help="NAME.bin and what lies beside it are written",
+    )
     add("--lines", type=parse_lines, default=ALL_LINES, metavar="FIRST:LAST",
-        help="of each JSON lines file these, numbered from 1")  # fmt: skip
+        help="of each file these lines or rows, numbered from 1")  # fmt: skip
     add("--template", type=parse_template, default="{prompt}\n",
         help=r"what a prompt becomes; '{prompt}\n' if not given")  # fmt: skip
     add("--as-chat", action="store_true",
@@ -72,16 +78,16 @@ def main(description: str) -> int:
 
 
 def tokenize(arguments: argparse.Namespace) -> int:
-    tokenizer = TokenizerFolder(arguments.model)
+    tokenizer = TokenizerFolder(arguments.tokenizer)
     rules = rules_of(arguments, tokenizer)
     bad = BadLines(arguments.max_errors)
     with TokenFile(arguments.out, tokenizer.size) as out:
-        if all_are_json_lines(arguments.input):
+        if all_have_records(arguments.input):
             documents = read_documents(arguments, tokenizer, rules, bad)
             write_documents(documents, out, tokenizer, arguments.show)
         else:
             if arguments.lines is not ALL_LINES:
-                raise UsageError("--lines is for JSON lines files")
+                raise UsageError("--lines is for JSON lines and parquet files")
             write_text(arguments.input, out, tokenizer, rules)
         if bad.count and not arguments.skip_malformed:
             raise UsageError(
@@ -90,7 +96,7 @@ def tokenize(arguments: argparse.Namespace) -> int:
             )
         out.publish({"tokenizer": tokenizer.hash(), "sources": [str(p) for p in arguments.input]})
     print(
-        f"{arguments.out}: {out.tokens} tokens, {out.trained_tokens} of them trained, "
+        f"{out.path}: {out.tokens} tokens, {out.trained_tokens} of them trained, "
         f"{out.documents} documents; {bad.count} lines left out"
     )
     return 0
@@ -109,31 +115,37 @@ def end_token(arguments: argparse.Namespace, tokenizer: TokenizerFolder) -> int:
     if arguments.eos is not None:
         end = tokenizer.id_of(arguments.eos)
         if end is None:
-            raise UsageError(f"--eos {arguments.eos}: {arguments.model} has no such token")
+            raise UsageError(f"--eos {arguments.eos}: {arguments.tokenizer} has no such token")
         return end
     if tokenizer.end is None:
         raise UsageError(
-            f"{arguments.model} does not say which token ends a text (eos_token in "
+            f"{arguments.tokenizer} does not say which token ends a text (eos_token in "
             "tokenizer_config.json): give it with --eos, or --no-eos writes none"
         )
     return tokenizer.end
 
 
-def all_are_json_lines(paths: list[pathlib.Path]) -> bool:
-    kinds = {path.suffix in (".jsonl", ".json") for path in paths}
+def all_have_records(paths: list[pathlib.Path]) -> bool:
+    kinds = {path.suffix in (".jsonl", ".json", ".parquet") for path in paths}
     if len(kinds) > 1:
-        raise UsageError("the input is text and JSON lines: make a file of tokens of each")
+        raise UsageError("the input is text and records: make a file of tokens of each")
     return kinds.pop()
 
 
 def read_documents(
     arguments: argparse.Namespace, tokenizer: TokenizerFolder, rules: Rules, bad: BadLines
 ) -> Iterator[Document]:
-    def use(line: bytes) -> Document:
-        return document_of(parse_line(line), tokenizer, rules)
+    def of_record(record: Record) -> Document:
+        return document_of(record, tokenizer, rules)
 
     for path in arguments.input:
-        yield from usable_lines(path, arguments.lines, use, bad)
+        if path.suffix == ".parquet":
+            rows, parse = parquet_rows(path), record_of
+        else:
+            rows, parse = json_lines(path), parse_line
+        yield from usable_rows(
+            path, rows, arguments.lines, lambda row, parse=parse: of_record(parse(row)), bad
+        )
 
 
 def write_documents(

@@ -1,12 +1,13 @@
-"""The lines of JSON lines files, those that cannot be used among them, and pieces of plain text."""
+"""Lines of JSON and rows of parquet files, those that cannot be used among them; pieces of text."""
 
 import pathlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 from .errors import LineError, UsageError
 
+Row = TypeVar("Row")
 Item = TypeVar("Item")
 
 PIECE_CHARACTERS = 2**20
@@ -29,20 +30,43 @@ class BadLines:
             )
 
 
-def usable_lines(
-    path: pathlib.Path, lines: range, use: Callable[[bytes], Item], bad: BadLines
+def usable_rows(
+    path: pathlib.Path, rows: Iterable[Row], lines: range, use: Callable[[Row], Item], bad: BadLines
 ) -> Iterator[Item]:
     """What `use` makes of each of the lines (numbered from 1); LineErrors go to `bad`."""
+    for number, row in enumerate(rows, start=1):
+        if number >= lines.stop:
+            return
+        if number < lines.start:
+            continue
+        try:
+            yield use(row)
+        except LineError as error:
+            bad.add(path, number, error)
+
+
+def json_lines(path: pathlib.Path) -> Iterator[bytes]:
     with path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
-            if number >= lines.stop:
-                return
-            if number < lines.start:
-                continue
-            try:
-                yield use(line)
-            except LineError as error:
-                bad.add(path, number, error)
+        if file.read(64).lstrip()[:1] == b"[":
+            raise UsageError(f"{path} is one JSON array: make lines of it, with jq -c '.[]'")
+        file.seek(0)
+        yield from file
+
+
+def parquet_rows(path: pathlib.Path) -> Iterator[dict]:
+    """Rows without their columns that are null there."""
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ModuleNotFoundError as error:
+        raise UsageError(f"{path}: reading it needs VENV/bin/pip install pyarrow") from error
+    try:
+        with pyarrow.parquet.ParquetFile(path) as file:
+            for batch in file.iter_batches(batch_size=1024):
+                for row in batch.to_pylist():
+                    yield {key: value for key, value in row.items() if value is not None}
+    except pyarrow.ArrowException as error:
+        raise UsageError(f"{path}: {error}") from error
 
 
 def pieces(path: pathlib.Path) -> Iterator[str]:

@@ -34,9 +34,8 @@ class TokenFile:
     """A context manager: publish() keeps the files, leaving without it removes them."""
 
     def __init__(self, path: pathlib.Path, vocabulary: int) -> None:
-        if path.suffix != ".bin":
-            raise UsageError(f"--out {path}: the name has to end in .bin")
-        self._path = path
+        """`path`: NAME.bin, or NAME."""
+        self.path = path if path.suffix == ".bin" else path.with_name(path.name + ".bin")
         self._typecode, self._magic, self._version = UINT16 if vocabulary <= 2**16 else UINT32
         self._files = {  # closed by __exit__
             suffix: open(self._temporary(suffix), "wb")  # noqa: SIM115
@@ -69,14 +68,14 @@ class TokenFile:
         self.trained_tokens += trained.count(1)
         if self.tokens > TOKENS_MAX:
             raise UsageError(
-                f"{self._path}: more than {TOKENS_MAX} tokens, the most that a file of llm.c's "
+                f"{self.path}: more than {TOKENS_MAX} tokens, the most that a file of llm.c's "
                 "format may have: divide the input and give --data all the files"
             )
 
     def publish(self, metadata: dict) -> None:
         """Finishes and renames the files. `metadata` goes into NAME.json beside the counts."""
         if self.tokens == 0:
-            raise UsageError(f"{self._path}: there is nothing to write: the input has no tokens")
+            raise UsageError(f"{self.path}: there is nothing to write: the input has no tokens")
         self._finish(".bin", struct.pack("<3i", self._magic, self._version, self.tokens))
         self._finish(".docs", DOCUMENTS_MAGIC + struct.pack("<Q", self.documents))
         self._finish(".mask", b"")
@@ -87,12 +86,12 @@ class TokenFile:
             ".json": True,
             ".bin": True,
         }
-        self._path.unlink(missing_ok=True)
+        self.path.unlink(missing_ok=True)
         for suffix, keep in kept.items():
             if keep:
-                self._temporary(suffix).rename(self._path.with_suffix(suffix))
+                self._temporary(suffix).rename(self.path.with_suffix(suffix))
             else:  # one of an earlier file of this name
-                self._path.with_suffix(suffix).unlink(missing_ok=True)
+                self.path.with_suffix(suffix).unlink(missing_ok=True)
 
     def _description(self, metadata: dict) -> str:
         counts = {
@@ -110,4 +109,4 @@ class TokenFile:
             file.write(beginning)
 
     def _temporary(self, suffix: str) -> pathlib.Path:
-        return self._path.with_name(f".{self._path.stem}{suffix}.partial")
+        return self.path.with_name(f".{self.path.stem}{suffix}.partial")
