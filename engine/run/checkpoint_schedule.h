@@ -33,6 +33,9 @@ class CheckpointSchedule {
     return due_;
   }
 
+  // Whether that commit is to be of this step and no later one, for a snapshot.
+  bool cannot_wait(std::int64_t step) const { return divides(export_every_, step); }
+
   void committed(Clock::time_point now) {
     due_ = false;
     last_ = now;

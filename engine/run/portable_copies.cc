@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <initializer_list>
 #include <span>
 
 #include "engine/checkpoint/run_options.h"
@@ -126,30 +127,36 @@ void PortableCopies::begin(PortableWriter& writer, const std::string& name,
                blocks_, table_);
 }
 
-std::vector<std::string> PortableCopies::finish(PortableContent content,
-                                                const Committer& committer) {
+std::vector<std::string> PortableCopies::make_copies(
+    const Committer& committer, std::initializer_list<PortableContent> contents) {
   std::vector<std::string> texts;
   const auto end = [&](Series& series) {
     if (const auto report = series.writer->finish(comm_)) texts.push_back(report->text);
   };
   std::ranges::for_each(series_, end);
   for (Series& series : series_) {
-    if (series.content != content || !wants(series, committer)) continue;
+    if (std::ranges::count(contents, series.content) == 0 || !wants(series, committer)) continue;
     begin(series, committer);
     end(series);
   }
   return texts;
 }
 
-std::vector<std::string> PortableCopies::finish_snapshots(const Committer& committer) {
-  const bool any = std::ranges::any_of(series_, [&](const Series& series) {
+bool PortableCopies::wants_snapshot(const Committer& committer) const {
+  return std::ranges::any_of(series_, [&](const Series& series) {
     return series.content == PortableContent::weights && wants(series, committer);
   });
-  return any ? finish(PortableContent::weights, committer) : std::vector<std::string>();
+}
+
+std::vector<std::string> PortableCopies::catch_up(const Committer& committer) {
+  const auto texts =
+      make_copies(committer, {PortableContent::weights, PortableContent::training_state});
+  show_whether_busy();
+  return texts;
 }
 
 std::vector<std::string> PortableCopies::finish(const Committer& committer) {
-  std::vector<std::string> texts = finish(PortableContent::training_state, committer);
+  std::vector<std::string> texts = make_copies(committer, {PortableContent::training_state});
   if (setup_.options.export_to.empty()) return texts;
   const fs::path target = folder_path(setup_.options.export_to);
   const PortableFormat format = format_of(setup_, PortableContent::weights);

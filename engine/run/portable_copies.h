@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -51,10 +52,14 @@ class PortableCopies {
   }
   std::int64_t step() const { return step_; }  // of the copy under way, or the last one
 
-  // At the end of training, before the last commit: ends the copy under way, and makes the snapshot
-  // that is wanted of the commit before. Collective.
-  std::vector<std::string> finish_snapshots(const Committer& committer);
-  // After the last commit: its checkpoint and the export. Collective.
+  // Whether a snapshot of the newest commit is to be made, and has not been begun.
+  bool wants_snapshot(const Committer& committer) const;
+  // For a commit that cannot wait: ends the copy under way and makes all that are wanted.
+  // Collective.
+  std::vector<std::string> catch_up(const Committer& committer);
+
+  // At the end of training: ends the copy under way, and makes those of the last commit but a
+  // snapshot, which is the export. Collective.
   std::vector<std::string> finish(const Committer& committer);
 
   // After finish(): throws IoError, on all ranks, when the model could not be exported. Collective.
@@ -76,7 +81,9 @@ class PortableCopies {
   static bool wants(const Series& series, const Committer& committer);
   void begin(Series& series, const Committer& committer);
   void begin(PortableWriter& writer, const std::string& name, const Committer& committer);
-  std::vector<std::string> finish(PortableContent content, const Committer& committer);
+  // Ends the copy under way, and makes the wanted ones of these contents.
+  std::vector<std::string> make_copies(const Committer& committer,
+                                       std::initializer_list<PortableContent> contents);
   void show_whether_busy();
 
   const RunSetup& setup_;

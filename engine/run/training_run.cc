@@ -167,7 +167,9 @@ void TrainingRun::commit_if_due(std::int64_t step, std::uint32_t requests) {
     is_held = control_.copies->holds_commits(requests);
   }
   if (!checkpoints_.is_due(step, requests)) return;
-  if (is_held) {
+  if (is_held && checkpoints_.cannot_wait(step)) {
+    catch_up_copies();
+  } else if (is_held) {
     note(fmt::format("the commit of step {} waits for the copy of step {}", step,
                      control_.copies->step()));
     return;
@@ -224,6 +226,10 @@ void TrainingRun::stop(std::int64_t step) {
   note(control_.stop.stopped_text(step));
 }
 
+void TrainingRun::catch_up_copies() {
+  for (const std::string& text : control_.copies->catch_up(committer())) note(text);
+}
+
 void TrainingRun::finish_copies() {
   if (control_.copies == nullptr) return;
   control_.stop.copies_begin();
@@ -240,9 +246,9 @@ void TrainingRun::finish() {
   trainer_.drain();
   log_waiting();
   if (control_.durable != nullptr) {
-    if (control_.copies != nullptr) {
-      for (const std::string& text : control_.copies->finish_snapshots(committer())) note(text);
-    }
+    const bool wants_snapshot =
+        control_.copies != nullptr && control_.copies->wants_snapshot(committer());
+    if (wants_snapshot) catch_up_copies();
     control_.durable->commit_now(trainer_, steps_, snapshot(steps_));
     summary_.committed_step = committer().committed_step();
     finish_copies();

@@ -80,6 +80,7 @@ class TrainingRun final : private UpdateGate {
   void log_waiting();
   void stop(std::int64_t step);
   void finish();
+  void catch_up_copies();
   void finish_copies();
   void require_exported();
   void note(const std::string& text);
