@@ -27,6 +27,7 @@ const std::vector<Named>& arithmetics() {
          o.clip_norm = 0;
          o.pass = 1;
        }},
+      {"llama_deferred", [](Options& o) { o.model = kLlama; }},
   };
   return kArithmetics;
 }

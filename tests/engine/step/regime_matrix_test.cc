@@ -3,7 +3,7 @@
 // norms or the final masters. (optimizer_matrix_test.cc: with every optimizer.)
 //
 // What is arithmetic, or orders its sums, may change them, and has a reference of its own: the
-// dtypes, clipping, --pass.
+// model, the dtypes, clipping, --pass.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -18,11 +18,19 @@ using engine::Options;
 using offload::StateKind;
 using offload::Tier;
 
-// These may differ from one another; within one, every regime must agree.
+// These may differ from one another; within one, every regime must agree. The first kThorough run
+// in every regime.
+constexpr std::size_t kThorough = 4;
 const std::vector<Named>& arithmetics() {
   static const std::vector<Named> kArithmetics = {
       {"deferred", [](Options&) {}},
       {"in_backward", [](Options& o) { o.clip_norm = 0; }},
+      {"llama_deferred", [](Options& o) { o.model = kLlama; }},
+      {"llama_in_backward",
+       [](Options& o) {
+         o.model = kLlama;
+         o.clip_norm = 0;
+       }},
       {"deferred_passes", [](Options& o) { o.pass = 2; }},
       {"in_backward_passes",
        [](Options& o) {
@@ -52,6 +60,18 @@ const std::vector<Named>& arithmetics() {
          o.pass = 2;
        }},
       {"deferred_widened", [](Options& o) { o.matmul_dtype = "f32"; }},
+      {"llama_deferred_passes",
+       [](Options& o) {
+         o.model = kLlama;
+         o.pass = 2;
+       }},
+      {"qwen3_deferred", [](Options& o) { o.model = kQwen3; }},
+      {"qwen3_in_backward_passes",
+       [](Options& o) {
+         o.model = kQwen3;
+         o.clip_norm = 0;
+         o.pass = 1;
+       }},
   };
   return kArithmetics;
 }
@@ -74,7 +94,7 @@ struct Case {
 std::vector<Case> cases() {
   std::vector<Case> all;
   for (std::size_t a = 0; a < arithmetics().size(); ++a) {
-    const std::size_t count = a < 2 ? regimes().size() : kEssentialRegimes;
+    const std::size_t count = a < kThorough ? regimes().size() : kEssentialRegimes;
     for (std::size_t r = 1; r < count; ++r) all.push_back({arithmetics()[a], regimes()[r]});
   }
   return all;
@@ -140,12 +160,19 @@ TEST(RegimeMatrixSetup, PassesOfAllMicroBatchesAreOnePass) {
   }
 }
 
-// A token table of two units, each with contributions from the head and from the embedding.
-class TableChunks : public ::testing::TestWithParam<double> {
+// A token table of two units: tied, each with contributions from the head and from the embedding;
+// or with a head of its own, of two units too.
+struct Chunked {
+  std::string name;
+  std::string model;
+  double clip_norm;
+};
+
+class TableChunks : public ::testing::TestWithParam<Chunked> {
  protected:
   static Options options(const std::string& place, const std::string& activations) {
     Options options = base_options();
-    options.model = "gpt2:layers=1,hidden=128,heads=2,context=16,vocab=" +
+    options.model = GetParam().model + ":layers=1,hidden=128,heads=2,context=16,vocab=" +
                     std::to_string(Files::kLargeVocabulary);
     options.data = files().tokens();
     options.val_fraction = 0;
@@ -154,7 +181,7 @@ class TableChunks : public ::testing::TestWithParam<double> {
     options.device_memory = 256 * kMiB;
     options.host_memory = 256 * kMiB;
     options.prefetch = 1;
-    options.clip_norm = GetParam();
+    options.clip_norm = GetParam().clip_norm;
     placed(place, activations)(options);
     return options;
   }
@@ -164,13 +191,20 @@ TEST_P(TableChunks, SameBits) {
   constexpr int kFewSteps = 2;
   EngineRun run(options("all=host", "device"));
   ASSERT_EQ(run.setup().index.token_chunks.size(), 2u);
+  ASSERT_EQ(run.setup().index.head_chunks.size(), 2u);
+  ASSERT_EQ(run.setup().index.tied(), GetParam().model == "gpt2");
   const RunResult expected = result_of(run, kFewSteps, 0);
   expect_same_bits(
       train(options("weights=device,moments=host,gradients=nvme", "nvme"), kFewSteps, 0), expected);
   expect_same_bits(train(options("weights=nvme,moments=device", "host"), kFewSteps, 0), expected);
 }
 
-INSTANTIATE_TEST_SUITE_P(DeferredAndInBackward, TableChunks, ::testing::Values(1.0, 0.0));
+INSTANTIATE_TEST_SUITE_P(Heads, TableChunks,
+                         ::testing::Values(Chunked{"tied_deferred", "gpt2", 1},
+                                           Chunked{"tied_in_backward", "gpt2", 0},
+                                           Chunked{"untied_deferred", "llama", 1},
+                                           Chunked{"untied_in_backward", "llama", 0}),
+                         [](const auto& info) { return info.param.name; });
 
 }  // namespace
 }  // namespace strata::test

@@ -36,10 +36,19 @@ inline const Files& files() {
   return kFiles;
 }
 
+inline constexpr const char* kGpt2 = "gpt2:layers=3,hidden=48,heads=3,context=32";
+// What is different from a GPT-2: RMSNorms, rotary positions, grouped queries, gates, no biases, a
+// head of its own.
+inline constexpr const char* kLlama =
+    "llama:layers=3,hidden=48,heads=6,kv-heads=2,intermediate=80,context=32";
+// QK-norm as well, and heads that are wider than hidden / heads.
+inline constexpr const char* kQwen3 =
+    "qwen3:layers=3,hidden=48,heads=4,kv-heads=2,head-dim=20,intermediate=80,context=32";
+
 // Five sequences in micro-batches of two: three per step, the last one smaller.
 inline engine::Options base_options() {
   engine::Options options;
-  options.model = "gpt2:layers=3,hidden=48,heads=3,context=32";
+  options.model = kGpt2;
   options.data = files().text();
   options.val_fraction = 0.1;
   options.nvme = files().nvme();

@@ -13,7 +13,13 @@ struct Case {
   std::string name;
   std::string place;
   double clip_norm;  // 0: updates in backward
+  const char* model = "gpt2:layers=2,hidden=48,heads=3,context=32";
+  const char* frozen = "h.1.*=0";
 };
+
+constexpr const char* kLlama =
+    "llama:layers=2,hidden=48,heads=6,kv-heads=2,intermediate=80,context=32";
+constexpr const char* kFrozenOfLlama = "layers.1.*=0";
 
 void PrintTo(const Case& test, std::ostream* out) { *out << test.name; }
 
@@ -22,8 +28,7 @@ class Slots : public ::testing::TestWithParam<Case> {
   Slots() { write_text(folder_.path("text.txt"), 8000); }
 
   engine::Options options() const {
-    engine::Options options =
-        small_run(folder_, "gpt2:layers=2,hidden=48,heads=3,context=32", 48 * kMiB);
+    engine::Options options = small_run(folder_, GetParam().model, 48 * kMiB);
     options.val_fraction = 0.2;
     options.global_batch = 4;
     options.chunk_size = 16 * kKiB;
@@ -31,7 +36,7 @@ class Slots : public ::testing::TestWithParam<Case> {
     options.matmul_dtype = "bf16";
     options.clip_norm = GetParam().clip_norm;
     options.place = GetParam().place;
-    options.lr_scale = {"h.1.*=0"};
+    options.lr_scale = {GetParam().frozen};
     return options;
   }
 
@@ -63,7 +68,10 @@ INSTANTIATE_TEST_SUITE_P(
     All, Slots,
     ::testing::Values(Case{"deferred", "all=nvme", 1}, Case{"in_backward", "all=nvme", 0},
                       Case{"deferred_mixed", "weights=host,moments=nvme,remainder=device", 1},
-                      Case{"in_backward_mixed", "weights=nvme,moments=host,remainder=nvme", 0}),
+                      Case{"in_backward_mixed", "weights=nvme,moments=host,remainder=nvme", 0},
+                      Case{"llama_deferred", "all=nvme", 1, kLlama, kFrozenOfLlama},
+                      Case{"llama_in_backward_mixed", "weights=nvme,moments=host,remainder=nvme", 0,
+                           kLlama, kFrozenOfLlama}),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace
