@@ -50,7 +50,7 @@ class EngineRun {
                                                 *faults, io_timeout(options))
                        : nullptr),
         trainer_(setup_, parts()),
-        order_(data_.train_samples, options.seed) {
+        order_(data_.train->count(), options.seed) {
     if (durable_ == nullptr) return;
     durable_->begin(trainer_, session_, failure_, {});
     trainer_.hold_updates_at(durable_->committer());

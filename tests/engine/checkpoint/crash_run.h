@@ -145,7 +145,7 @@ class TrainingRank final : private UpdateGate {
                                      : std::make_unique<DurableRun>(setup_, comm_, failure_)),
         session_(setup_, comm_, failure_, open_store ? open_store : own_store()),
         trainer_(setup_, parts()),
-        order_(data_.train_samples, options.seed),
+        order_(data_.train->count(), options.seed),
         schedule_(learning_rates(options, kSteps)),
         observer_(observer) {
     if (durable_ == nullptr) return;

@@ -17,6 +17,7 @@ using test::bytes_of;
 using test::error_text;
 using test::MegatronIndex;
 using test::mentions;
+using test::open_tokens;
 using test::read_all;
 using Ids = std::vector<std::int32_t>;
 

@@ -20,6 +20,7 @@ using test::bytes_of;
 using test::error_text;
 using test::llmc_header;
 using test::mentions;
+using test::open_tokens;
 using test::read_all;
 using Ids = std::vector<std::int32_t>;
 
@@ -151,18 +152,6 @@ TEST(TokenSource, AFileThatShrinksIsAnError) {
   source->read(0, ids);
   const auto message = error_text<IoError>([&] { source->read(50, ids); });
   EXPECT_TRUE(mentions(message, "read 40 bytes at 60 of")) << message;
-}
-
-TEST(TokenSource, SlicesShiftPositions) {
-  const test::DataFolder folder;
-  const auto whole = open_tokens(folder.write("a.txt", "abcdefgh"), 256);
-  const auto slice = slice_tokens(*whole, 3, 4);
-  EXPECT_EQ(read_all(*slice), (Ids{'d', 'e', 'f', 'g'}));
-  EXPECT_EQ(read_all(*slice_tokens(*slice, 1, 2)), (Ids{'e', 'f'}));
-  EXPECT_EQ(slice->description(), "4 from 3 on of 8 bytes of text");
-  Ids ids(4);
-  EXPECT_DEATH(slice->read(1, ids), "check failed");  // inside the whole, outside the slice
-  EXPECT_DEATH((void)slice_tokens(*whole, 5, 4), "check failed");
 }
 
 // Files that others made (see the data's README); the numbers are those of the files' publisher.

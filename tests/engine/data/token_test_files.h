@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/data/token_source.h"
+#include "engine/data/token_data.h"
 #include "tests/support/temporary_folder.h"
 
 namespace strata::test {
@@ -61,6 +61,12 @@ class DataFolder : public TemporaryFolder {
     return path(name);
   }
 };
+
+// The tokens alone.
+inline std::unique_ptr<engine::TokenSource> open_tokens(const std::string& names,
+                                                        std::int64_t vocabulary) {
+  return engine::open_token_data(names, vocabulary).tokens;
+}
 
 inline std::vector<std::int32_t> read_all(const engine::TokenSource& source) {
   std::vector<std::int32_t> ids(static_cast<std::size_t>(source.tokens()));

@@ -4,16 +4,24 @@
 #include <gtest/gtest.h>
 
 #include "kernels/base/error.h"
+#include "tests/engine/data/sample_test.h"
 #include "tests/engine/data/token_test_files.h"
 #include "tests/support/error_text.h"
 
 namespace strata::engine {
 namespace {
 
+using test::Document;
 using test::error_text;
 using test::mentions;
-using test::read_all;
-using Ids = std::vector<std::int32_t>;
+using test::sample_text;
+using test::write_documents;
+
+constexpr std::int64_t kSeqLen = 3;
+
+std::string refusal(const Options& options, std::int64_t seq_len = kSeqLen) {
+  return error_text<ConfigError>([&] { (void)open_training_data(options, 256, seq_len); });
+}
 
 TEST(TrainingData, TheLastTokensOfAllFilesAreHeldOut) {
   const test::DataFolder folder;
@@ -22,11 +30,27 @@ TEST(TrainingData, TheLastTokensOfAllFilesAreHeldOut) {
   Options options;
   options.data = folder.path("?.txt");
   options.val_fraction = 0.4;
-  const TrainingData data = open_training_data(options, 256, 3);
-  EXPECT_EQ(read_all(*data.train), (Ids{'a', 'b', 'c', 'd', 'e', 'f'}));
-  EXPECT_EQ(read_all(*data.validation), (Ids{'g', 'h', 'i', 'j'}));
-  EXPECT_EQ(data.train_samples, 1);  // a second one takes tokens 3 to 6
-  EXPECT_EQ(data.validation_samples, 1);
+  const TrainingData data = open_training_data(options, 256, kSeqLen);
+  EXPECT_EQ(data.train->count(), 1);  // of abcdef; a second one takes tokens 3 to 6
+  EXPECT_EQ(sample_text(*data.train, 0, kSeqLen), "abc>bcd");
+  EXPECT_EQ(data.validation->count(), 1);  // of ghij
+  EXPECT_EQ(sample_text(*data.validation, 0, kSeqLen), "ghi>hij");
+}
+
+TEST(TrainingData, OfDocumentsTheLastAreHeldOut) {
+  const test::DataFolder folder;
+  Options options;
+  options.data = write_documents(folder, "d", {{"abc"}, {"de"}, {"fgh"}, {"ij"}, {"kl"}});
+  options.val_fraction = 0.4;
+  const TrainingData data = open_training_data(options, 256, kSeqLen);
+  EXPECT_EQ(data.train->count(), 3);
+  EXPECT_EQ(sample_text(*data.train, 2, kSeqLen), "fg_>gh_");
+  EXPECT_EQ(data.validation->count(), 2);
+  EXPECT_EQ(sample_text(*data.validation, 1, kSeqLen), "k__>l__");
+  EXPECT_TRUE(mentions(data.description(),
+                       "12 llm.c tokens; 3 sequences of 3 documents, 5 tokens in all to train on; "
+                       "2 sequences of 2 documents, 2 tokens in all for validation"))
+      << data.description();
 }
 
 TEST(TrainingData, ErrorsNameTheOption) {
@@ -34,14 +58,13 @@ TEST(TrainingData, ErrorsNameTheOption) {
   Options options;
   options.data = folder.write("a.txt", "abcdefg");
   options.val_data = folder.write("b.jsonl", "{}");
-  const auto refused = [&] {
-    return error_text<ConfigError>([&] { (void)open_training_data(options, 256, 3); });
-  };
-  EXPECT_TRUE(mentions(refused(), "--val-data: '" + options.val_data + "' has no tokens"));
+  EXPECT_TRUE(mentions(refusal(options), "--val-data: '" + options.val_data + "' has no tokens"));
+  EXPECT_TRUE(mentions(refusal(options), "scripts/tokenize.py"));
   options.val_data = folder.write("b.txt", "abc");
-  EXPECT_TRUE(mentions(refused(), "the validation data has 3 tokens, but one sequence takes 4"));
+  EXPECT_TRUE(
+      mentions(refusal(options), "the validation data has 3 tokens, but one sequence takes 4"));
   options.data = folder.path("*.bin");
-  EXPECT_TRUE(mentions(refused(), "--data: no file matches '"));
+  EXPECT_TRUE(mentions(refusal(options), "--data: no file matches '"));
 }
 
 // Before training, also in a file that is not the first.
@@ -54,6 +77,61 @@ TEST(TrainingData, AnIdOutsideTheVocabularyIsFoundAtTheStart) {
   const auto message = error_text<FormatError>([&] { (void)open_training_data(options, 512, 3); });
   EXPECT_TRUE(mentions(message, "--data: '" + folder.path("b.bin") + "': id 512 at position 3"))
       << message;
+}
+
+TEST(TrainingData, OptionsOfDocumentsNeedDocuments) {
+  const test::DataFolder folder;
+  Options packed;
+  packed.data = folder.write("a.txt", "abcdefg");
+  packed.pack = true;
+  EXPECT_TRUE(mentions(refusal(packed), "--pack needs to know where documents begin"));
+  EXPECT_TRUE(mentions(refusal(packed), "NAME.docs"));
+  Options dropped;
+  dropped.data = packed.data;
+  dropped.overlong = "drop";
+  EXPECT_TRUE(mentions(refusal(dropped), "--overlong drop is for documents"));
+}
+
+TEST(TrainingData, OverlongDocumentsAreAnErrorDroppedOrTruncated) {
+  const test::DataFolder folder;
+  Options options;
+  options.data = write_documents(folder, "d", {{"ab"}, {"cdefgh"}, {"ijkl"}, {"mnopq"}});
+  const std::string message = refusal(options);
+  EXPECT_TRUE(mentions(message, "2 of 4 documents have more than the 4 tokens")) << message;
+  EXPECT_TRUE(mentions(message, "document 1 with 6")) << message;
+  EXPECT_TRUE(mentions(message, "--overlong")) << message;
+
+  options.overlong = "drop";
+  const TrainingData dropped = open_training_data(options, 256, kSeqLen);
+  EXPECT_EQ(dropped.train->count(), 2);
+  EXPECT_EQ(sample_text(*dropped.train, 1, kSeqLen), "ijk>jkl");
+  EXPECT_TRUE(mentions(dropped.description(), "2 too long and dropped")) << dropped.description();
+
+  options.overlong = "truncate";
+  const TrainingData truncated = open_training_data(options, 256, kSeqLen);
+  EXPECT_EQ(truncated.train->count(), 4);
+  EXPECT_EQ(sample_text(*truncated.train, 1, kSeqLen), "cde>def");
+  EXPECT_TRUE(mentions(truncated.description(), "2 too long and truncated"));
+}
+
+// Megatron's files all have a document index: it does nothing without --pack.
+TEST(TrainingData, MegatronDocumentsAreForPacking) {
+  const test::DataFolder folder;
+  test::MegatronIndex index({3, 2, 4, 2}, 8, 2);
+  index.documents = {0, 1, 3, 3, 4};  // of 1, 2, 0 and 1 sequences
+  folder.write("m.idx", index.bytes());
+  folder.write("m.bin", test::bytes_of(std::vector<std::uint16_t>{'a', 'b', 'c', 'd', 'e', 'f', 'g',
+                                                                  'h', 'i', 'j', 'k'}));
+  Options options;
+  options.data = folder.path("m");
+  const TrainingData stream = open_training_data(options, 256, 5);
+  EXPECT_EQ(sample_text(*stream.train, 0, 5), "abcde>bcdef");
+  options.pack = true;
+  const TrainingData packed = open_training_data(options, 256, 6);
+  ASSERT_EQ(packed.train->count(), 2);
+  EXPECT_EQ(sample_text(*packed.train, 0, 6), "ab____>bc____");
+  EXPECT_EQ(sample_text(*packed.train, 1, 6), "defghj>efghik");
+  EXPECT_TRUE(mentions(packed.train->description(), "1 without a token to predict"));
 }
 
 }  // namespace

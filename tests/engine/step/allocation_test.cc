@@ -33,6 +33,7 @@ struct Case {
   std::int64_t pass = 100;
   std::string precision = "bf16";
   std::optional<engine::CheckpointInterval> checkpoint_every = {};  // in a run with a folder
+  const char* model = "gpt2:layers=3,hidden=48,heads=3,context=32";
 };
 
 void PrintTo(const Case& test, std::ostream* out) { *out << test.name; }
@@ -46,7 +47,7 @@ class Allocation : public ::testing::TestWithParam<Case> {
 
   Options options() const {
     const Case& test = GetParam();
-    Options options = small_run(folder_, "gpt2:layers=3,hidden=48,heads=3,context=32", 48 * kMiB);
+    Options options = small_run(folder_, test.model, 48 * kMiB);
     options.global_batch = 5;
     options.micro_batch = 2;
     options.chunk_size = 64 * kKiB;
@@ -67,26 +68,32 @@ class Allocation : public ::testing::TestWithParam<Case> {
 
 // Training data that counts heap calls from the read of the first sequence of a step to that of
 // another.
-class ArmedTokens final : public engine::TokenSource {
+class ArmedSamples final : public engine::Samples {
  public:
-  ArmedTokens(std::unique_ptr<engine::TokenSource> source, std::int64_t sequences_per_step,
-              std::int64_t first_step, std::int64_t end_step)
-      : source_(std::move(source)),
+  ArmedSamples(std::unique_ptr<engine::Samples> samples, std::int64_t sequences_per_step,
+               std::int64_t first_step, std::int64_t end_step)
+      : samples_(std::move(samples)),
         arm_at_((first_step - 1) * sequences_per_step),
         disarm_at_((end_step - 1) * sequences_per_step) {}
 
-  std::int64_t tokens() const override { return source_->tokens(); }
-  void read(std::int64_t first, std::span<std::int32_t> ids) const override {
+  std::int64_t count() const override { return samples_->count(); }
+  std::int64_t tokens() const override { return samples_->tokens(); }
+  engine::SampleLayout layout() const override { return samples_->layout(); }
+  std::optional<std::int64_t> targets_per_sample() const override {
+    return samples_->targets_per_sample();
+  }
+  std::string description() const override { return samples_->description(); }
+  std::int64_t rows(std::int64_t sample) const override { return samples_->rows(sample); }
+  void read(std::int64_t sample, const engine::SampleRows& rows) const override {
     const std::int64_t sequence = sequences_++;
     if (sequence == disarm_at_) HeapCalls::disarm();
-    source_->read(first, ids);
+    samples_->read(sample, rows);
     if (sequence == arm_at_) HeapCalls::arm();
   }
-  std::string description() const override { return source_->description(); }
   std::int64_t sequences() const { return sequences_; }  // read so far
 
  private:
-  std::unique_ptr<engine::TokenSource> source_;
+  std::unique_ptr<engine::Samples> samples_;
   const std::int64_t arm_at_;
   const std::int64_t disarm_at_;
   mutable std::atomic<std::int64_t> sequences_{0};
@@ -101,8 +108,8 @@ TEST_P(Allocation, NoneInTheLoopOverSteps) {
   EngineRun run(options);
   engine::TrainingData data =
       engine::open_training_data(options, run.setup().model.vocabulary, run.setup().batch.seq_len);
-  auto armed = std::make_unique<ArmedTokens>(std::move(data.train), options.global_batch, 3, 7);
-  const ArmedTokens& tokens = *armed;
+  auto armed = std::make_unique<ArmedSamples>(std::move(data.train), options.global_batch, 3, 7);
+  const ArmedSamples& samples = *armed;
   data.train = std::move(armed);
   const int nowhere = ::open("/dev/null", O_WRONLY);
   engine::Progress progress(nowhere, engine::ProgressStyle::plain, options.steps, 0);
@@ -115,11 +122,13 @@ TEST_P(Allocation, NoneInTheLoopOverSteps) {
                            {stop, requests, run.durable(), nullptr}, {&progress, &log, nullptr});
   EXPECT_EQ(loop.run(), engine::RunEnd::complete);
   ::close(nowhere);
-  EXPECT_EQ(tokens.sequences(), options.steps * options.global_batch);
+  EXPECT_EQ(samples.sequences(), options.steps * options.global_batch);
   EXPECT_EQ(HeapCalls::not_from(kExcluded), "");
 }
 
 constexpr engine::CheckpointInterval kEveryStep{1, 0};
+constexpr const char* kQwen3 =
+    "qwen3:layers=3,hidden=48,heads=4,kv-heads=2,head-dim=20,intermediate=80,context=32";
 
 INSTANTIATE_TEST_SUITE_P(
     Regimes, Allocation,
@@ -128,6 +137,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"nvme", "all=nvme", "nvme"}, Case{"mixed", "weights=device", "host"},
         Case{"nvme_in_backward", "all=nvme", "nvme", 0}, Case{"passes", "all=nvme", "nvme", 1, 2},
         Case{"f32", "all=nvme", "nvme", 1, 100, "f32"},
+        Case{"qwen3", "all=nvme", "nvme", 1, 100, "bf16", {}, kQwen3},
         Case{"commits", "all=nvme", "nvme", 1, 100, "bf16", kEveryStep},
         Case{"commits_mixed", "weights=device,moments=host", "host", 1, 100, "bf16", kEveryStep},
         Case{"commits_in_backward", "weights=host", "nvme", 0, 100, "bf16", kEveryStep}),

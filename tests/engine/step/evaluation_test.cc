@@ -30,6 +30,7 @@ class Evaluation : public ::testing::TestWithParam<const char*> {  // --place
     options.global_batch = 3;
     options.lr = 3e-3;
     options.matmul_dtype = "bf16";
+    options.sample_tokens = 1;
     options.threads = 2;
     return options;
   }
@@ -66,6 +67,7 @@ TEST_P(Evaluation, EvaluatingAndSamplingChangeNothing) {
     EXPECT_EQ(actual.loss, expected.loss) << "step " << k;
     EXPECT_EQ(actual.grad_norm, expected.grad_norm) << "step " << k;
     const double once = disturbed.evaluate(kSequences);
+    disturbed.trainer().restart_sample();
     const auto logits = disturbed.trainer().next_logits(prompt);
     EXPECT_EQ(logits.size(), 256u);
     EXPECT_EQ(disturbed.evaluate(kSequences), once);
@@ -79,10 +81,12 @@ TEST_P(Evaluation, LogitsAgreeWithTheLoss) {
   run.step();
   constexpr std::int64_t kTokens = 16;
   std::vector<std::int32_t> window(kTokens + 1);
-  run.data().validation->read(0, window);
+  const engine::TokenData& file = run.data().file;
+  const std::int64_t held_out = file.tokens->tokens() / 5;  // --val-fraction 0.2
+  file.tokens->read(file.tokens->tokens() - held_out, window);
   double sum = 0;
   for (std::size_t length = 1; length <= kTokens; ++length) {
-    const auto logits = run.trainer().next_logits(std::span(window).first(length));
+    const auto logits = run.trainer().next_logits(std::span(&window[length - 1], 1));
     double total = 0;
     for (const float logit : logits) total += std::exp(double{logit});
     sum += std::log(total) - logits[static_cast<std::size_t>(window[length])];

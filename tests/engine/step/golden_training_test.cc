@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 
 #include "kernels/base/error.h"
 #include "tests/support/compare.h"
@@ -29,23 +30,25 @@ const Golden& golden() {
   return kGolden;
 }
 
-// The goldens' sequences, such that position p of `order` is sequence p. Unlike in a file, the last
-// target of one sequence is not the first input of another.
-class GoldenTokens final : public engine::TokenSource {
+// The goldens' sequences, such that position p of `order` is sequence p.
+class GoldenSamples final : public engine::Samples {
  public:
-  explicit GoldenTokens(const engine::SampleOrder& order) : sequence_of_(kSteps * kSequences) {
+  explicit GoldenSamples(const engine::SampleOrder& order) : sequence_of_(kSteps * kSequences) {
     for (std::int64_t p = 0; p < kSteps * kSequences; ++p) {
       sequence_of_[static_cast<std::size_t>(order.at(p))] = p;
     }
   }
-  std::int64_t tokens() const override { return kSteps * kSequences * kTokens + 1; }
-  void read(std::int64_t first, std::span<std::int32_t> ids) const override {
-    STRATA_CHECK(first % kTokens == 0 && std::ssize(ids) == kTokens + 1);
-    const std::int64_t sequence = sequence_of_[static_cast<std::size_t>(first / kTokens)];
+  std::int64_t count() const override { return kSteps * kSequences; }
+  std::int64_t tokens() const override { return count() * kTokens; }
+  engine::SampleLayout layout() const override { return engine::SampleLayout::full; }
+  std::optional<std::int64_t> targets_per_sample() const override { return kTokens; }
+  std::int64_t rows(std::int64_t) const override { return kTokens; }
+  void read(std::int64_t sample, const engine::SampleRows& rows) const override {
+    const std::int64_t sequence = sequence_of_[static_cast<std::size_t>(sample)];
     const auto begin = static_cast<std::size_t>(sequence * kTokens);
-    const auto inputs = golden().get_i32("tokens").subspan(begin, kTokens);
-    std::copy(inputs.begin(), inputs.end(), ids.begin());
-    ids.back() = golden().get_i32("targets")[begin + kTokens - 1];
+    std::ranges::copy(golden().get_i32("tokens").subspan(begin, kTokens), rows.tokens.begin());
+    std::ranges::copy(golden().get_i32("targets").subspan(begin, kTokens), rows.targets.begin());
+    std::iota(rows.positions.begin(), rows.positions.end(), 0);
   }
   std::string description() const override { return "the goldens"; }
 
@@ -129,7 +132,7 @@ Outcome run(const Case& test) {
   engine::Trainer trainer(setup, session.trainer_parts());
   load_initial_weights(trainer, setup.units);
   const engine::SampleOrder order(kSteps * kSequences, setup.options.seed);
-  const GoldenTokens data(order);
+  const GoldenSamples data(order);
   Outcome result;
   for (int step = 0; step < kSteps; ++step) {
     const engine::StepResult each = trainer.step(data, order, step * kSequences, setup.options.lr);

@@ -106,7 +106,7 @@ void train_without(int left_out, int ranks) {
   storage_options.capacity_bytes = setup.plan.total_bytes(offload::Tier::nvme);
   const auto storage = io::create_volume(storage_options, nullptr);
   engine::Trainer trainer(setup, {device, workers, *comm, failure, storage.get(), nullptr});
-  const engine::SampleOrder order(data.train_samples, options.seed);
+  const engine::SampleOrder order(data.train->count(), options.seed);
   for (int step = 0; step < kSteps; ++step) {
     trainer.step(*data.train, order, step * options.global_batch, options.lr);
   }
