@@ -18,8 +18,8 @@ Inference::Inference(const RunSetup& setup, const TrainerParts& parts)
       pass_(setup.shape, setup.units, setup.plan, parts.device, *compute_, weights_, activations_,
             nullptr),
       loader_(setup.batch, parts.device, *compute_),
-      results_(parts.device.allocate(kResultsTag, results_bytes(setup.model))),
-      host_results_(parts.device.allocate_pinned(kResultsTag, results_bytes(setup.model))) {
+      results_(parts.device.allocate(kResultsTag, kResultsBytes)),
+      host_results_(parts.device.allocate_pinned(kResultsTag, kResultsBytes)) {
   if (setup.decode.positions > 0) {
     decode_.emplace(setup.decode, setup.units, setup.plan, parts.device, *compute_, weights_);
   }

@@ -45,7 +45,7 @@ class Inference {
   Stream& compute() { return *compute_; }
   ModelPass& pass() { return pass_; }
   BatchLoader& loader() { return loader_; }
-  // As planned (results_bytes()): on the device, and pinned for what comes from there.
+  // kResultsBytes: on the device, and pinned for what comes from there.
   DeviceBuffer& results() { return results_; }
   PinnedBuffer& host_results() { return host_results_; }
 

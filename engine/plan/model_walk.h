@@ -37,7 +37,7 @@ UnitIndex index_units(const std::vector<models::UnitSpec>& units);
 // What a run does with its model. inference: it reads the weights, and trains nothing.
 enum class Purpose : std::uint8_t { training, inference };
 
-enum class WalkKind : std::uint8_t { training, evaluation, sampling, gathering };
+enum class WalkKind : std::uint8_t { training, evaluation, gathering };
 
 struct WalkShape {
   int layers = 0;

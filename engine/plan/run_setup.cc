@@ -110,8 +110,8 @@ std::vector<PlannedBuffer> fixed_buffers(const RunSetup& setup,
       {Tier::device, "op scratch", ops::cpu_ops_scratch_bytes(setup.op_limits, setup.threads)},
       {Tier::device, kTokensTag, setup.batch.token_bytes()},
       {Tier::host, kTokensTag, setup.batch.token_bytes()},
-      {Tier::device, kResultsTag, results_bytes(setup.model)},
-      {Tier::host, kResultsTag, results_bytes(setup.model)},
+      {Tier::device, kResultsTag, kResultsBytes},
+      {Tier::host, kResultsTag, kResultsBytes},
       {Tier::host, kPortableTag, portable_memory_bytes(setup)},
       {Tier::host, kStoredBlocksTag, stored_blocks_bytes(setup)},
       {Tier::device, "collective staging", comm_staging.device},
@@ -271,10 +271,6 @@ std::int64_t portable_memory_bytes(const RunSetup& setup) {
 std::int64_t stored_blocks_bytes(const RunSetup& setup) {
   if (setup.shape.purpose == Purpose::training || setup.options.run.empty()) return 0;
   return kStoredBlocks * setup.block_elements * bytes_of(Dtype::f32);
-}
-
-std::int64_t results_bytes(const models::ModelConfig& model) {
-  return Device::kAlignmentBytes + model.vocabulary * bytes_of(Dtype::f32);
 }
 
 RunSetup make_run_setup(const Options& options, const comm::Topology& topology,

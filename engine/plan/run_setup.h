@@ -16,6 +16,7 @@
 #include "engine/plan/pass_sizes.h"
 #include "kernels/base/error.h"
 #include "kernels/base/isa.h"
+#include "kernels/device/device.h"
 #include "kernels/ops/cpu_ops.h"
 #include "models/unit_spec.h"
 #include "offload/comm/communicator.h"
@@ -64,7 +65,8 @@ RunSetup make_run_setup(const Options& options, const comm::Topology& topology,
 
 // Tags of the buffers that Trainer reserves besides those of offload/ and ModelPass.
 inline constexpr const char* kTokensTag = "tokens";
-inline constexpr const char* kResultsTag = "results";
+inline constexpr const char* kResultsTag = "results";  // sums of losses
+inline constexpr std::int64_t kResultsBytes = Device::kAlignmentBytes;
 inline constexpr const char* kPortableTag = "portable checkpoint";
 inline constexpr int kPortableBlocks = 3;
 // Host memory for copies of commits (--checkpoint-to, --export), so many blocks in f32; 0 where
@@ -73,7 +75,5 @@ std::int64_t portable_memory_bytes(const RunSetup& setup);
 // Of inference: what blocks of a run's commit pass through when they are read; 0 for other models.
 inline constexpr const char* kStoredBlocksTag = "stored blocks";
 std::int64_t stored_blocks_bytes(const RunSetup& setup);
-// The loss sum f64, aligned, and the logits (V) f32 of a sample.
-std::int64_t results_bytes(const models::ModelConfig& model);
 
 }  // namespace strata::engine

@@ -63,15 +63,6 @@ LoadedBatches BatchLoader::load(const Samples& samples,
   return {batches_, rows};
 }
 
-MicroBatch BatchLoader::load_tokens(std::span<const std::int32_t> tokens) {
-  const auto length = static_cast<std::int64_t>(tokens.size());
-  const SampleRows rows = host_rows(0, length);
-  pad_rows(rows, 0);
-  std::ranges::copy(tokens, rows.tokens.begin());
-  upload(length);
-  return micro_batch(SampleLayout::full, 0, 1, length);
-}
-
 SampleRows BatchLoader::host_rows(std::int64_t first, std::int64_t count) {
   auto* const columns = host_rows_.as<std::int32_t>() + first;
   const auto column = [&](int c) {

@@ -46,9 +46,6 @@ class BatchLoader {
   LoadedBatches load(const Samples& samples, const std::function<std::int64_t(std::int64_t)>& order,
                      std::int64_t first, std::int64_t count);
 
-  // One sequence, given directly, for sampling; targets are ignored ones.
-  MicroBatch load_tokens(std::span<const std::int32_t> tokens);
-
  private:
   // Of the rows from `first` on, in host memory.
   SampleRows host_rows(std::int64_t first, std::int64_t count);

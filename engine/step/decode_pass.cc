@@ -21,7 +21,7 @@ DecodePass::DecodePass(const DecodeShape& shape, const std::vector<models::UnitS
     : shape_(shape),
       units_(units),
       index_(index_units(units)),
-      uses_(offload::schedule_slots(unit_walk(index_, WalkKind::sampling).uses,
+      uses_(offload::schedule_slots(unit_walk(index_, WalkKind::evaluation).uses,
                                     plan.gathered_units(), plan.weight_slots, plan.prefetch)),
       compute_(compute),
       weights_(weights),

@@ -14,11 +14,11 @@ namespace strata::engine {
 struct GenerationRequest {
   TokenChoiceSettings choice;
   std::uint64_t seed = 0;
-  std::uint64_t sequence = 0;            // of the seed: draws differ from those of others
-  std::int64_t first_draw = 0;           // where a sequence goes on that was begun before
-  std::int64_t max_tokens = 0;           // to generate
-  std::int64_t positions = 0;            // tokens that the model can take, the prompt's with them
-  std::vector<std::int32_t> end_tokens;  // end the text; are not part of it
+  std::uint64_t sequence = 0;   // of the seed: draws differ from those of others
+  std::int64_t first_draw = 0;  // where a sequence goes on that was begun before
+  std::int64_t max_tokens = 0;  // to generate
+  std::int64_t positions = 0;   // tokens that the model can take, the prompt's with them
+  std::vector<std::int32_t> end_tokens = {};  // end the text; are not part of it
 };
 
 enum class GenerationEnd : std::uint8_t { enough, end_token, sequence_full };

@@ -71,23 +71,6 @@ void ModelPass::evaluate(std::span<const MicroBatch> batches, double* loss_sum,
   end();
 }
 
-void ModelPass::logits(const MicroBatch& batch, std::int64_t row, float* logits,
-                       offload::PendingUpdates* updates) {
-  const std::span<const MicroBatch> one(&batch, 1);
-  begin(WalkKind::sampling, one, updates);
-  embed(one);
-  blocks_forward(one, WalkKind::sampling);
-  final_norm(one);
-  for (const int chunk : index_.head_chunks) {
-    const Lease lease = weights_.acquire(chunk);
-    std::byte* const normed = activations_.open(normed_record(walk_shape_, 0));
-    head_.logits_of_row(compute_, lease.data(), table(chunk).rows, head_memory(0, normed, nullptr),
-                        row, logits + table(chunk).first_row);
-    activations_.end_turn();
-  }
-  end();
-}
-
 void ModelPass::gather_all(offload::PendingUpdates* updates) {
   begin(WalkKind::gathering, {}, updates);
   for (const int unit : first_use_order(index_)) weights_.acquire(unit);

@@ -53,10 +53,6 @@ class ModelPass {
   void evaluate(std::span<const MicroBatch> batches, double* loss_sum,
                 offload::PendingUpdates* updates, ops::TargetCounts* counts = nullptr);
 
-  // Logits (V) f32, in device memory, of row `row` of one sequence.
-  void logits(const MicroBatch& batch, std::int64_t row, float* logits,
-              offload::PendingUpdates* updates);
-
   // Gathers every unit once and does nothing with it: applies all pending updates.
   void gather_all(offload::PendingUpdates* updates);
 

@@ -53,14 +53,16 @@ Trainer::Trainer(const RunSetup& setup, const TrainerParts& parts)
       pass_(setup.shape, setup.units, setup.plan, parts.device, *compute_, weights_, activations_,
             &gradients_),
       loader_(setup.batch, parts.device, *compute_),
-      results_(parts.device.allocate(kResultsTag, results_bytes(setup.model))),
-      host_results_(parts.device.allocate_pinned(kResultsTag, results_bytes(setup.model))),
+      results_(parts.device.allocate(kResultsTag, kResultsBytes)),
+      host_results_(parts.device.allocate_pinned(kResultsTag, kResultsBytes)),
       access_(store_, parts.device, optimizer_.scratch()),
       checkpoint_staging_(parts.device.allocate_pinned(offload::kCheckpointStagingTag,
                                                        setup.plan.checkpoint_staging_bytes())),
       gathered_(static_cast<std::size_t>(setup.topology.world_size)),
-      gathered_rows_(gathered_.size()),
-      padded_tokens_(static_cast<std::size_t>(setup.batch.seq_len)) {
+      gathered_rows_(gathered_.size()) {
+  if (setup.decode.positions > 0) {
+    decode_.emplace(setup.decode, setup.units, setup.plan, parts.device, *compute_, weights_);
+  }
   if (parts.filler != nullptr) {
     parts.filler->fill(store_, access_, checkpoint_staging());
   } else {
@@ -292,22 +294,17 @@ double Trainer::evaluate(const Samples& data, std::int64_t samples) {
   return total.loss_sum / static_cast<double>(total.targets);
 }
 
+void Trainer::restart_sample() {
+  STRATA_CHECK(decode_.has_value(), "samples were not asked for");
+  decode_->restart();
+}
+
 std::span<const float> Trainer::next_logits(std::span<const std::int32_t> tokens) {
-  STRATA_CHECK(!tokens.empty() && tokens.size() <= padded_tokens_.size());
-  // Later positions do not influence earlier ones, and one shape serves every length.
-  std::fill(padded_tokens_.begin(), padded_tokens_.end(), 0);
-  std::copy(tokens.begin(), tokens.end(), padded_tokens_.begin());
-  const MicroBatch batch = loader_.load_tokens(padded_tokens_);
-  std::byte* const logits = results_.data() + Device::kAlignmentBytes;
-  pass_.logits(batch, static_cast<std::int64_t>(tokens.size()) - 1,
-               reinterpret_cast<float*>(logits), pending_updates());
-  const std::int64_t bytes = setup_.model.vocabulary * 4;
-  std::byte* const host = host_results_.data() + Device::kAlignmentBytes;
-  compute_->copy(host, logits, bytes);
-  compute_->synchronize();
+  STRATA_CHECK(decode_.has_value(), "samples were not asked for");
+  const std::span<const float> logits = decode_->next_logits(tokens, pending_updates());
   updates_applied();
   settle();
-  return {reinterpret_cast<const float*>(host), static_cast<std::size_t>(setup_.model.vocabulary)};
+  return logits;
 }
 
 void Trainer::apply_pending() {

@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,7 @@
 #include "engine/data/samples.h"
 #include "engine/plan/run_setup.h"
 #include "engine/step/batch_loader.h"
+#include "engine/step/decode_pass.h"
 #include "engine/step/gradient_store.h"
 #include "engine/step/model_pass.h"
 #include "engine/step/state_access.h"
@@ -69,8 +71,11 @@ class Trainer {
   // Throws TrainingError when they have none.
   double evaluate(const Samples& data, std::int64_t samples);
 
-  // Logits (V) of the token after `tokens` (at most the sequence length), with every update
-  // applied. Valid until the next call of anything here.
+  // Where samples were asked for (setup.decode): logits (V) of the token after those given since
+  // restart_sample() and these, in all no more than setup.decode.positions, with every update
+  // applied. Valid until the next call of anything here. No training between the calls of one
+  // sample.
+  void restart_sample();
   std::span<const float> next_logits(std::span<const std::int32_t> tokens);
 
   // Applies every pending update and waits until all state is on its tier.
@@ -125,14 +130,14 @@ class Trainer {
   offload::ActivationStore activations_;
   offload::GradientSink gradients_;
   ModelPass pass_;
+  std::optional<DecodePass> decode_;  // where samples were asked for
   BatchLoader loader_;
-  DeviceBuffer results_;  // loss sum f64 | logits (V) f32
+  DeviceBuffer results_;  // loss sum f64
   PinnedBuffer host_results_;
   StateAccess access_;
   PinnedBuffer checkpoint_staging_;
   std::vector<Totals> gathered_;  // of every rank
   std::vector<RowCounts> gathered_rows_;
-  std::vector<std::int32_t> padded_tokens_;
   UpdateGate* gate_ = nullptr;
   Progress progress_;
   io::StorageTraffic settled_;  // of the storage, when it was last idle

@@ -38,7 +38,7 @@ struct CpuOpsLimits {
   std::int64_t weight_rows_max = 0;  // N
   std::int64_t weight_cols_max = 0;  // K
   std::int64_t rows_max = 0;         // M = B·T
-  std::int64_t tokens_max = 0;       // T, and rows of a key/value cache
+  std::int64_t tokens_max = 0;       // T, and rows of a cache, of which 256 are enough
   std::int64_t head_dim = 0;
   std::int64_t heads_per_kv_head = 1;  // H / Hkv
 };
