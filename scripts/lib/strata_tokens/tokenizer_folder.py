@@ -32,7 +32,11 @@ def vocabulary(tokenizer: dict) -> dict[int, str]:
         tokens = {id: token for token, id in entries.items()}
     else:  # Unigram: [token, score] in the order of the ids
         tokens = {id: entry[0] for id, entry in enumerate(entries)}
-    return tokens | {added["id"]: added["content"] for added in tokenizer["added_tokens"]}
+    return tokens | {added["id"]: added["content"] for added in added_tokens(tokenizer)}
+
+
+def added_tokens(tokenizer: dict) -> list[dict]:
+    return tokenizer.get("added_tokens") or []
 
 
 def hashed_text(tokens: dict[int, str]) -> bytes:
@@ -81,8 +85,9 @@ class TokenizerFolder:
             raise UsageError(f"{folder} has no tokenizer.json: give a Hugging Face model folder")
         contents = read_json(path)
         self.tokens = vocabulary(contents)
-        self.special = [t["content"] for t in contents["added_tokens"] if t["special"]]
-        self.special_ids = {t["id"] for t in contents["added_tokens"] if t["special"]}
+        special = [token for token in added_tokens(contents) if token["special"]]
+        self.special = [token["content"] for token in special]
+        self.special_ids = {token["id"] for token in special}
         self.end = end_token_of(folder, self.tokens)
         self._tokenizer = tokenizers.Tokenizer.from_file(str(path))
         self._tokenizer.no_truncation()
