@@ -4,6 +4,7 @@
     scripts/check_export.py FOLDER                       loads it; no tensor missing, none left over
     scripts/check_export.py FOLDER --run RUN             and its loss is what the run's log says
                             [--tolerance 1e-5]           (relative)
+    scripts/check_export.py FOLDER --original MODEL      and its logits are those of another folder
 
 Where the folder has optimizer files, the weights are compared with the masters in them. With --run,
 the loss over the run's validation data, by transformers in f32 on the CPU, is compared with the last
@@ -58,7 +59,8 @@ def compare_with_masters(folder):
     if len(masters) != len(weights):
         sys.exit(f"{folder}: {len(weights)} weights and {len(masters)} masters")
     for name, weight in weights.items():
-        master = optimizer[name.removeprefix("transformer.") + ".master"]
+        ours = name.removeprefix("transformer.").removeprefix("model.")
+        master = optimizer[ours + ".master"]
         expected = master if weight.dtype == torch.float32 else rounded_to_bf16(master)
         if name.endswith(CONV1D):
             expected = expected.T
@@ -79,6 +81,14 @@ def mean_loss(model, tokens, length):
     return total / count
 
 
+def largest_difference(model, other):
+    """Of the logits of two models, over random ids."""
+    length = min(model.config.max_position_embeddings, 64)
+    ids = torch.randint(0, model.config.vocab_size, (4, length), generator=torch.manual_seed(1))
+    with torch.inference_mode():
+        return (model(ids).logits - other(ids).logits).abs().max().item()
+
+
 def last_val_loss(run):
     losses = []
     for line in (run / "log.jsonl").read_text().splitlines():
@@ -93,6 +103,7 @@ def main():
     parser.add_argument("folder")
     parser.add_argument("--run", type=pathlib.Path)
     parser.add_argument("--tolerance", type=float, default=1e-5)
+    parser.add_argument("--original")
     arguments = parser.parse_args()
 
     model = load(arguments.folder)
@@ -100,12 +111,17 @@ def main():
     masters = compare_with_masters(arguments.folder)
     if masters:
         print(f"{masters} weights are their masters, rounded where they are bf16")
+    if arguments.original:
+        difference = largest_difference(model, load(arguments.original))
+        print(f"logits differ from those of {arguments.original} by at most {difference:.1e}")
+        if difference > arguments.tolerance:
+            sys.exit(f"{arguments.folder}: logits differ by more than {arguments.tolerance}")
     if arguments.run:
         options = json.loads((arguments.run / "options.json").read_text())
         tokens = np.fromfile(options["val-data"], dtype=np.uint8)
         length = options["seq-len"]
         if length == "auto":
-            length = model.config.n_positions
+            length = model.config.max_position_embeddings
         loss = mean_loss(model, tokens, length)
         logged = last_val_loss(arguments.run)
         difference = abs(loss - logged) / logged

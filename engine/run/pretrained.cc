@@ -8,16 +8,23 @@
 
 namespace strata::engine {
 
+void check_weights_exist(const Options& options) {
+  const bool from_elsewhere = options.from_scratch || !options.resume_from.empty();
+  if (from_elsewhere || !models::is_model_name(options.model) ||
+      models::implies_random_weights(options.model)) {
+    return;
+  }
+  throw_error<ConfigError>(
+      "--model {} is the shape of a published model and has no weights: name a folder that has "
+      "them, or org/name in the Hugging Face cache, or train from random weights with "
+      "--from-scratch",
+      options.model);
+}
+
 std::unique_ptr<ModelFiller> open_pretrained(const RunSetup& setup) {
   const Options& options = setup.options;
-  if (!options.resume_from.empty() || options.from_scratch) return nullptr;
-  if (setup.source.folder.empty()) {
-    if (models::implies_random_weights(options.model)) return nullptr;
-    throw_error<ConfigError>(
-        "--model {} names a published model's shape and has no weights; name the folder of the "
-        "model, or org/name in the Hugging Face cache, or train it from random weights with "
-        "--from-scratch",
-        options.model);
+  if (setup.source.folder.empty() || options.from_scratch || !options.resume_from.empty()) {
+    return nullptr;
   }
   return std::make_unique<ModelFiller>(setup.source.folder, manifest_of(setup),
                                        setup.topology.rank);

@@ -9,9 +9,12 @@
 
 namespace strata::engine {
 
+// Throws ConfigError for a run that would begin with random weights though its --model is a
+// published one: that takes --from-scratch.
+void check_weights_exist(const Options& options);
+
 // Opened and checked for all but the values; null where the weights are random, or those of
-// --resume-from. Throws as ModelFiller does, and ConfigError where random weights would take
-// --from-scratch.
+// --resume-from. Throws as ModelFiller does.
 std::unique_ptr<ModelFiller> open_pretrained(const RunSetup& setup);
 
 // Where the weights of a run come from that goes on from nothing, for people.

@@ -48,8 +48,8 @@ TEST_F(ModelSourceTest, AFolderIsWhatItsConfigSays) {
   EXPECT_EQ(source.folder, folder_.path("model"));
   EXPECT_EQ(source.config.layers, 3);
   EXPECT_EQ(source.config.name, folder_.path("model"));
-  std::ofstream(folder_.path("model/config.json")) << R"({"architectures": ["LlamaForCausalLM"]})";
-  EXPECT_PRED2(mentions, refusal(folder_.path("model")), "LlamaForCausalLM is not supported yet");
+  std::ofstream(folder_.path("model/config.json")) << R"({"architectures": ["BertModel"]})";
+  EXPECT_PRED2(mentions, refusal(folder_.path("model")), "BertModel is not supported");
   fs::remove(folder_.path("model/config.json"));
   EXPECT_PRED2(mentions, refusal(folder_.path("model")), "config.json cannot be read");
   EXPECT_PRED2(mentions, refusal(folder_.path("none/here/x")), "there is no such folder");

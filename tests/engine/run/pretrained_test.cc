@@ -1,11 +1,6 @@
-// Fine-tuning of a Hugging Face folder with the program: transformers' loss, every bit back in an
-// export, one rank or several, and a run that goes on without the folder.
-#include <filesystem>
-#include <map>
-#include <nlohmann/json.hpp>
-
-#include "models/safetensors.h"
-#include "tests/engine/run/durable_runs.h"
+// Fine-tuning of a Hugging Face folder with the program: what stands beside the weights, a run that
+// goes on without the folder, and folders and shapes that are refused.
+#include "tests/engine/run/pretrained_runs.h"
 
 namespace strata::engine {
 namespace {
@@ -13,73 +8,17 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-const std::string kGolden = std::string(STRATA_SOURCE_DIR) + "/tests/golden/hf_gpt2_tiny";
-
-// The bytes of each tensor, by name and shape.
-std::map<std::string, std::string> tensors_of(const std::string& file) {
-  const std::string text = test::contents_of(file);
-  const auto bytes = std::as_bytes(std::span(text));
-  const std::int64_t data = models::safetensors_data_offset(bytes, std::ssize(text));
-  std::map<std::string, std::string> tensors;
-  const auto header = models::decode_safetensors(
-      std::string_view(text).substr(8, static_cast<std::size_t>(data - 8)),
-      std::ssize(text) - data);
-  for (const models::SafetensorsTensor& tensor : header.tensors) {
-    const std::string key =
-        fmt::format("{} {} ({})", tensor.name, tensor.dtype, fmt::join(tensor.shape, ", "));
-    tensors[key] = text.substr(static_cast<std::size_t>(data + tensor.offset_bytes),
-                               static_cast<std::size_t>(tensor.bytes));
-  }
-  return tensors;
-}
-
-class Pretrained : public DurableRuns {
+class Pretrained : public PretrainedRuns {
  protected:
-  Pretrained() : DurableRuns(2) {
-    golden_ = json::parse(test::contents_of(kGolden + "/golden.json"));
-    std::ofstream(path("golden.txt")) << golden_["text"].get<std::string>();
-  }
-  Words words(const std::string& model) const {
-    return {"--model",        model, "--val-data", "golden.txt",
-            "--eval-batches", "0",   "--seq-len",  std::to_string(golden_["tokens"].get<int>()),
-            "--warmup",       "0"};
-  }
-  double first_validation_loss(const std::string& run) const {
-    return test::json_lines(test::contents_of(path(run + "/log.jsonl"))).at(0).at("val_loss");
-  }
-
-  json golden_;
+  Pretrained() : PretrainedRuns("gpt2") {}
 };
 
-// Both are sums of 144 terms of about 5 from f32 logits, whose rounding is some 2^-24 of them each:
-// 1e-5 is that times the depth of the network, with room.
-TEST_F(Pretrained, TheLossIsThatOfTransformers) {
-  complete("run", words(kGolden) + Words{"--precision", "f32"});
-  EXPECT_NEAR(first_validation_loss("run"), golden_["loss"], 1e-5);
-}
-
-// A step at a rate of 0 changes no master.
-TEST_F(Pretrained, WhatComesInGoesOutAgain) {
-  const Words still = {"--lr", "0", "--place", "weights=nvme,moments=nvme"};
-  const int ranks_max = obstacle_to_ranks().empty() ? 2 : 1;
-  const auto original = tensors_of(kGolden + "/model.safetensors");
-  ASSERT_FALSE(original.empty());
-  for (const char* const precision : {"bf16", "f32"}) {
-    for (int ranks = 1; ranks <= ranks_max; ++ranks) {
-      const std::string run = fmt::format("{}-{}", precision, ranks);
-      complete(run, words(kGolden) + still + Words{"--precision", precision}, ranks);
-      weights_of(run);
-      EXPECT_EQ(tensors_of(path(run + ".exported/model.safetensors")), original) << run;
-    }
-  }
-}
-
 TEST_F(Pretrained, AnExportHasTheFilesBesideTheWeights) {
-  complete("run", words(kGolden) + Words{"--export", "exported"});
+  complete("run", words(golden_folder_) + Words{"--export", "exported"});
   for (const char* const name : {"exported", "run.exported"}) {
     if (std::string(name) == "run.exported") weights_of("run");
     EXPECT_EQ(test::contents_of(path(std::string(name) + "/tokenizer_config.json")),
-              test::contents_of(kGolden + "/tokenizer_config.json"));
+              test::contents_of(golden_folder_ + "/tokenizer_config.json"));
     const json config = json::parse(test::contents_of(path(std::string(name) + "/config.json")));
     EXPECT_EQ(config["initializer_range"], 0.2) << name;
   }
@@ -87,7 +26,7 @@ TEST_F(Pretrained, AnExportHasTheFilesBesideTheWeights) {
 
 TEST_F(Pretrained, ARunGoesOnAndExportsWithoutTheFolder) {
   const std::string model = folder_.make_folder("model");
-  fs::copy(kGolden, model, fs::copy_options::recursive);
+  fs::copy(golden_folder_, model, fs::copy_options::recursive);
   complete("whole", words(model));
   complete("run", words(model) + Words{"--steps", "1", "--lr-schedule", "constant"});
   fs::remove_all(model);
@@ -96,15 +35,42 @@ TEST_F(Pretrained, ARunGoesOnAndExportsWithoutTheFolder) {
   EXPECT_EQ(logged("run").size(), 2u);
 }
 
+TEST_F(Pretrained, ATrainedExportInSeveralFilesComesInAgain) {
+  complete("run",
+           {"--model", "qwen2:layers=2,hidden=128,heads=4,kv-heads=2,context=32", "--warmup", "0"});
+  const Words shards = {"--export-dtype", "f32", "--max-shard-size", "1MiB"};
+  EXPECT_EQ(strata(Words{"export", "run", "first"} + shards).exit_code, 0);
+  EXPECT_TRUE(fs::exists(path("first/model.safetensors.index.json")));
+  complete("again", {"--model", "first", "--warmup", "0", "--lr", "0"});
+  EXPECT_EQ(strata(Words{"export", "again", "second"} + shards).exit_code, 0);
+  EXPECT_EQ(tensors_of(path("second")), tensors_of(path("first")));
+  EXPECT_EQ(test::contents_of(path("second/config.json")),
+            test::contents_of(path("first/config.json")));
+}
+
 TEST_F(Pretrained, TheStartSaysWhereTheWeightsComeFrom) {
-  EXPECT_PRED2(test::mentions, train("a", words(kGolden)).out,
-               "weights    pretrained, from " + kGolden + " (model.safetensors, f32)");
+  EXPECT_PRED2(test::mentions, train("a", words(golden_folder_)).out,
+               "weights    pretrained, from " + golden_folder_ + " (model.safetensors, f32)");
   EXPECT_PRED2(test::mentions, train("b", {"--warmup", "0"}).out, "weights    random, seed 1337");
+}
+
+TEST_F(Pretrained, APublishedShapeHasNoWeightsUnlessFromScratch) {
+  expect_refused("run", {"--model", "smollm2-135m"}, 2, {"--model smollm2-135m", "--from-scratch"});
+  // A plan does not need it, and comes to what this machine would lack.
+  const Words plan = {"plan",  "--model",       "llama3-8b", "--device-memory",
+                      "64MiB", "--host-memory", "64MiB"};
+  EXPECT_PRED2(test::mentions, strata(plan).err, "memory is short");
+  const test::ProcessResult folder = train("run", words(golden_folder_) + Words{"--from-scratch"});
+  EXPECT_EQ(folder.exit_code, 0) << folder.err;
+  EXPECT_TRUE(folder.out.starts_with("weights    random, seed 1337; the shape is that of " +
+                                     golden_folder_))
+      << folder.out;
+  EXPECT_NE(first_validation_loss("run"), golden_["loss"]);
 }
 
 TEST_F(Pretrained, AFailedImportLeavesNothing) {
   const std::string model = folder_.make_folder("model");
-  fs::copy(kGolden, model, fs::copy_options::recursive);
+  fs::copy(golden_folder_, model, fs::copy_options::recursive);
   std::string text = test::contents_of(model + "/model.safetensors");
   const std::uint32_t infinity = 0x7F800000;
   std::memcpy(text.data() + text.size() - 4, &infinity, 4);

@@ -1,0 +1,113 @@
+// What a Llama's folder may have and lack; model_filler_test.cc has the rest, on a GPT-2.
+#include "engine/portable/model_reader.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <numeric>
+
+#include "kernels/base/error.h"
+#include "models/model_config.h"
+#include "models/safetensors.h"
+#include "tests/support/error_text.h"
+#include "tests/support/temporary_folder.h"
+
+namespace strata::engine {
+namespace {
+
+using test::error_text;
+using test::mentions;
+
+PortableParameter parameter(const std::string& name, std::int64_t rows, std::int64_t columns) {
+  return {name, rows, columns, 0, true};
+}
+
+using Stored = std::vector<std::pair<std::string, std::vector<std::int64_t>>>;
+
+// With a head of its own, or tied.
+std::vector<PortableParameter> parameters(models::HeadKind head) {
+  std::vector<PortableParameter> all = {
+      parameter("embed_tokens.weight", 4, 6), parameter("layers.0.input_layernorm.weight", 1, 6),
+      parameter("layers.0.self_attn.q_proj.weight", 8, 6),
+      parameter("layers.0.self_attn.q_proj.bias", 1, 8), parameter("norm.weight", 1, 6)};
+  if (head == models::HeadKind::untied) all.push_back(parameter("lm_head.weight", 4, 6));
+  return all;
+}
+
+class ModelReaderTest : public ::testing::Test {
+ protected:
+  ModelReaderTest()
+      : stored_{{"model.embed_tokens.weight", {4, 6}},
+                {"model.layers.0.input_layernorm.weight", {6}},
+                {"model.layers.0.self_attn.q_proj.weight", {8, 6}},
+                {"model.layers.0.self_attn.q_proj.bias", {8}},
+                {"model.norm.weight", {6}}} {}
+
+  // The tensors hold 0, 1, 2, … , one after the other.
+  void write() const {
+    models::SafetensorsHeader header;
+    for (const auto& [name, shape] : stored_) header.tensors.push_back({name, "F32", shape, 0, 0});
+    std::vector<float> values(static_cast<std::size_t>(models::place_tensors(header.tensors) / 4));
+    std::iota(values.begin(), values.end(), 0.0f);
+    std::ofstream file(folder_.path("model.safetensors"), std::ios::binary);
+    file << encode_safetensors(header);
+    file.write(reinterpret_cast<const char*>(values.data()), std::ssize(values) * 4);
+  }
+  ModelReader open(models::HeadKind head) const {
+    write();
+    return {folder_.path(), parameters(head)};
+  }
+  std::string refusal(models::HeadKind head) const {
+    return error_text<ConfigError>([&] { (void)open(head); });
+  }
+
+  const test::TemporaryFolder folder_;
+  Stored stored_;
+};
+
+TEST_F(ModelReaderTest, LinearLayersAreAsOurs) {
+  ModelReader reader = open(models::HeadKind::tied);
+  std::vector<float> values(3);
+  reader.read(parameter("layers.0.self_attn.q_proj.weight", 8, 6), 7, values);
+  EXPECT_EQ(values, (std::vector<float>{37, 38, 39}));  // 30 + 7 and on
+  EXPECT_FALSE(reader.has_tied_head());
+}
+
+TEST_F(ModelReaderTest, ThePrefixMayBeMissing) {
+  for (auto& [name, shape] : stored_) name = name.substr(std::string("model.").size());
+  std::vector<float> values(1);
+  open(models::HeadKind::tied).read(parameter("norm.weight", 1, 6), 5, values);
+  EXPECT_EQ(values[0], 24 + 6 + 48 + 8 + 5);
+}
+
+TEST_F(ModelReaderTest, RotaryFrequenciesAreIgnored) {
+  stored_.push_back({"model.layers.0.self_attn.rotary_emb.inv_freq", {2}});
+  stored_.push_back({"model.rotary_emb.inv_freq", {2}});
+  EXPECT_NO_THROW((void)open(models::HeadKind::tied));
+}
+
+TEST_F(ModelReaderTest, AHeadIsItsOwnOrTied) {
+  EXPECT_PRED2(mentions, refusal(models::HeadKind::untied), "'lm_head.weight' is missing");
+  stored_.push_back({"lm_head.weight", {4, 6}});
+  ModelReader untied = open(models::HeadKind::untied);
+  EXPECT_FALSE(untied.has_tied_head());
+  std::vector<float> values(1);
+  untied.read(parameter("lm_head.weight", 4, 6), 0, values);
+  EXPECT_EQ(values[0], 24 + 6 + 48 + 8 + 6);
+  ModelReader tied = open(models::HeadKind::tied);
+  EXPECT_TRUE(tied.has_tied_head());
+  tied.read_tied_head(1, values);
+  EXPECT_EQ(values[0], 24 + 6 + 48 + 8 + 6 + 1);
+  stored_.back().second = {6, 4};
+  EXPECT_PRED2(mentions, refusal(models::HeadKind::tied),
+               "'lm_head.weight' is not as 'model.embed_tokens.weight'");
+}
+
+TEST_F(ModelReaderTest, BiasesThatTheModelHasNotAreNamed) {
+  stored_.push_back({"model.layers.0.self_attn.o_proj.bias", {6}});
+  EXPECT_PRED2(mentions, refusal(models::HeadKind::tied),
+               "'model.layers.0.self_attn.o_proj.bias' is no tensor of this model");
+}
+
+}  // namespace
+}  // namespace strata::engine
