@@ -84,6 +84,7 @@ void check_outputs(const Options& options, const comm::Communicator& comm) {
 }
 
 Prepared prepare(const Options& options, const comm::Communicator& comm) {
+  if (!goes_on(options)) check_weights_exist(options);
   Prepared prepared;
   prepared.setup = make_run_setup(options, comm.topology(), comm.staging_bytes());
   prepared.data =
@@ -143,10 +144,11 @@ void print_start(const Prepared& prepared, Session& session, const std::string& 
                  const DurableRun* durable) {
   const RunSetup& setup = prepared.setup;
   const TrainingData& data = prepared.data;
-  std::string text = run_description(setup);
+  std::string text;
   if (durable == nullptr || durable->origin_text().empty()) {
-    text += labelled("weights", weights_text(setup, prepared.pretrained.get()));
+    text = labelled("weights", weights_text(setup, prepared.pretrained.get()));
   }
+  text += run_description(setup);
   text += labelled("data", data.description());
   text += labelled("tokenizer", prepared.tokenizer_warning);
   text += labelled("device", fmt::format("{}, {}; {}", session.device().description(),
