@@ -18,11 +18,20 @@ class FakeTokenizer:
         self._template = template
         self._begins = begins
 
+    size = 1000
+    end = END
+
+    def hash(self):
+        return "xxh3-128:00"
+
     def beginning(self):
         return [BEGIN] if self._begins else []
 
     def encode(self, text):
         return [self._ids.setdefault(t, 10 + len(self._ids)) for t in TOKENS.findall(text)]
+
+    def encode_batch(self, texts):
+        return [self.encode(text) for text in texts]
 
     def text_of(self, ids):
         texts = {id: text for text, id in self._ids.items()}

@@ -1,0 +1,89 @@
+"""scripts/tokenize.py from its command line to its files, with a fake tokenizer."""
+
+import contextlib
+import io
+import pathlib
+import struct
+import tempfile
+import unittest
+from unittest import mock
+
+from fake_tokenizer import BEGIN, END, FakeTokenizer
+from strata_tokens import command, reading
+
+SAMPLES = b'{"prompt": "a", "completion": "b"}\n{"text": ""}\n{"text": "c d"}\n'
+
+
+class Command(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.tokenizer = FakeTokenizer(begins=True)
+
+    def run_on(self, name, contents, *options):
+        """The exit status, and what is printed."""
+        path = self.folder / name
+        path.write_bytes(contents)
+        arguments = ["tokenize.py", str(path), "--tokenizer", "T", "--out", f"{self.folder}/out"]
+        with (
+            mock.patch("sys.argv", [*arguments, *options]),
+            mock.patch.object(command, "TokenizerFolder", lambda folder: self.tokenizer),
+            contextlib.redirect_stdout(io.StringIO()) as output,
+            contextlib.redirect_stderr(output),
+        ):
+            return command.main("description"), output.getvalue()
+
+    def written(self):
+        """The text of the tokens."""
+        data = (self.folder / "out.bin").read_bytes()[1024:]
+        ids = struct.unpack(f"<{len(data) // 2}H", data)
+        return self.tokenizer.text_of(ids)
+
+    def outputs(self):
+        return sorted(path.name for path in self.folder.glob("*out*"))
+
+    def test_a_bad_line_is_reported_and_nothing_is_written(self):
+        status, output = self.run_on("data.jsonl", SAMPLES)
+        self.assertEqual(status, 1)
+        self.assertIn("data.jsonl:2: 'text' is empty\n", output)
+        self.assertIn("1 lines cannot be used: nothing is written", output)
+        self.assertEqual(self.outputs(), [])
+
+    def test_on_request_it_is_left_out_and_counted(self):
+        status, output = self.run_on("data.jsonl", SAMPLES, "--skip-malformed")
+        self.assertEqual(status, 0)
+        self.assertIn("2 documents; 1 lines left out", output)
+        self.assertEqual(self.written(), "<s>a\nb</s><s>c d</s>")
+        mask = (self.folder / "out.mask").read_bytes()
+        self.assertEqual(mask, b"\0\0\0\1\1" + b"\1\1\1\1")
+        self.assertEqual(self.outputs(), ["out.bin", "out.docs", "out.json", "out.mask"])
+
+    def test_lines_and_template(self):
+        options = ("--lines", "1:1", "--template", r"Q: {prompt}\nA:", "--no-eos")
+        self.assertEqual(self.run_on("data.jsonl", SAMPLES, *options)[0], 0)
+        self.assertEqual(self.written(), "<s>Q: a\nA:b")
+
+    def test_text_is_one_sequence_whatever_the_pieces(self):
+        text = "one two\nthree\n\nfour\nfive six\n" * 30
+        with mock.patch.object(reading, "PIECE_CHARACTERS", 10):
+            self.assertEqual(self.run_on("data.txt", text.encode())[0], 0)
+        self.assertEqual(self.written(), f"<s>{text}</s>")
+        self.assertEqual(self.outputs(), ["out.bin", "out.json"])
+        expected = [BEGIN, *self.tokenizer.encode(text), END]
+        data = (self.folder / "out.bin").read_bytes()[1024:]
+        self.assertEqual(data, struct.pack(f"<{len(expected)}H", *expected))
+
+    def test_samples_are_shown_with_what_is_trained_in_colour(self):
+        self.tokenizer.decode = self.tokenizer.text_of
+        _, output = self.run_on("data.jsonl", SAMPLES, "--lines", "1:1", "--show", "1")
+        self.assertIn("\033[2m<s>a\n\033[0m\033[32mb</s>\033[0m\n", output)
+
+    def test_ranges_of_lines_that_make_no_sense_are_refused(self):
+        for lines in ("0:3", "5:4", "3", "a:b"):
+            with self.subTest(lines), self.assertRaises(SystemExit):
+                self.run_on("data.jsonl", SAMPLES, "--lines", lines)
+
+
+if __name__ == "__main__":
+    unittest.main()
