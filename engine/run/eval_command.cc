@@ -52,7 +52,9 @@ void print_start(const ReadableModel& model, const EvaluationData& opened) {
   const RunSetup& setup = model.setup;
   fmt::print("model      {}: {} parameters\nweights    {}; {}\ndata       {}\n", setup.model.name,
              with_separators(setup.model.parameters()), model.weights_text(),
-             name_of(setup.shape.precision), opened.data.description());
+             name_of(setup.shape.precision),
+             fmt::format("{}; {}", opened.data.file.tokens->description(),
+                         opened.data.train->description()));
   std::fflush(stdout);
 }
 

@@ -20,6 +20,15 @@ void check_storage(const RunSetup& setup) {
       format_bytes(space.needed_bytes));
 }
 
+void check_weights(const RunSetup& setup) {
+  const Options& options = setup.options;
+  if (!options.run.empty() || options.from_scratch || !setup.source.folder.empty()) return;
+  throw_error<ConfigError>(
+      "--model {} is a shape and has no weights: name the folder of a model or of a run, or "
+      "org/name in the Hugging Face cache; random weights take --from-scratch",
+      options.model);
+}
+
 // A rank that shares its host keeps to its cores, so that its memory is next to them.
 const RunSetup& settle(const RunSetup& setup) {
   if (setup.topology.local_world_size > 1) stay_on(setup.cpus);
@@ -39,6 +48,7 @@ ReadableModel read_model(const Options& options, Ranks& ranks) {
   model.setup = agree(comm, [&] {
     RunSetup setup = make_run_setup(options, comm.topology(), comm.staging_bytes(),
                                     offload::kBlockElements, Purpose::inference);
+    check_weights(setup);
     check_storage(setup);
     return setup;
   });

@@ -24,6 +24,7 @@ class Walk {
         stats_memory_(device, Dtype::f32, 3, rows, 0, std::vector<float>(3 * rows, 99)),
         targets_(device.upload(targets)),
         loss_(device.upload(std::vector<double>{2.5})),
+        counts_(device.upload(std::vector<std::int64_t>{100, 10})),
         stats_{stats_memory_.f32(), stats_memory_.f32() + rows, stats_memory_.f32() + 2 * rows} {}
 
   void forward(std::int64_t chunk) {
@@ -33,7 +34,7 @@ class Walk {
                            targets(), first);
     }
     cross_entropy_loss(device_.stream(), reinterpret_cast<double*>(loss_.data()), stats_, targets(),
-                       rows());
+                       rows(), reinterpret_cast<TargetCounts*>(counts_.data()));
   }
   void backward(std::int64_t chunk, Matrix dlogits, float scale) {
     for (std::int64_t first = 0; first < vocabulary(); first += chunk) {
@@ -46,6 +47,7 @@ class Walk {
   const DeviceMatrix& logits() const { return logits_; }
   const DeviceMatrix& stats() const { return stats_memory_; }
   double loss() const { return device_.read<double>(loss_.data(), 1)[0]; }
+  TargetCounts counts() const { return device_.read<TargetCounts>(counts_.data(), 1)[0]; }
   std::int64_t rows() const { return logits_.view().rows; }
   std::int64_t vocabulary() const { return logits_.view().cols; }
 
@@ -64,6 +66,7 @@ class Walk {
   DeviceMatrix stats_memory_;
   DeviceBuffer targets_;
   DeviceBuffer loss_;
+  DeviceBuffer counts_;
   SoftmaxStats stats_;
 };
 
@@ -120,10 +123,15 @@ TEST_P(CrossEntropy, LossAndGradientMatchTheFormula) {
   const auto logits = walk.logits().get_f64(), gradient = dlogits.get_f64(),
              gradient_bf16 = rounded.get_f64();
   double expected_loss = 2.5;
+  TargetCounts expected_counts{100, 10};  // what was there before
   for (std::int64_t row = 0; row < rows; ++row) {
     const auto log_p = log_softmax(&logits[row * vocabulary], vocabulary);
     const bool ignored = targets[row] == kIgnoredTarget;
-    if (!ignored) expected_loss -= log_p[targets[row]];
+    if (!ignored) {
+      expected_loss -= log_p[targets[row]];
+      ++expected_counts.targets;
+      expected_counts.correct += log_p[targets[row]] == std::ranges::max(log_p);
+    }
     for (std::int64_t i = 0; i < vocabulary; ++i) {
       const double p = ignored ? 0 : std::exp(log_p[i]);
       const double expected = scale * (p - (i == targets[row] ? 1 : 0));
@@ -135,6 +143,8 @@ TEST_P(CrossEntropy, LossAndGradientMatchTheFormula) {
     }
   }
   EXPECT_NEAR(walk.loss(), expected_loss, rounding * rows);
+  EXPECT_EQ(walk.counts().targets, expected_counts.targets);
+  EXPECT_EQ(walk.counts().correct, expected_counts.correct);
 
   walk.backward(chunk, walk.logits().view(), scale);
   EXPECT_EQ(walk.logits().get_f64(), gradient) << "in place";
@@ -144,6 +154,21 @@ INSTANTIATE_TEST_SUITE_P(Sizes, CrossEntropy,
                          ::testing::Values(Case{1, 1, 3}, Case{7, 7, 3}, Case{16, 16, 9},
                                            Case{48, 16, 9}, Case{1000, 1000, 3}, Case{1000, 384, 9},
                                            Case{1000, 7, 24}));
+
+// Whatever the chunk that the largest logit is in; a tie counts, a NaN and an ignored row do not.
+TEST(CrossEntropyRows, ATargetThatNoLogitIsLargerThanIsCorrect) {
+  const std::vector<float> logits = {5, 1, 2,    3,   // largest in the first chunk
+                                     1, 2, 3,    5,   // and in the last
+                                     1, 5, 2,    5,   // in both
+                                     1, 2, 5,    3,   // not the target
+                                     5, 1, kNaN, 3,   // of no use
+                                     9, 1, 2,    3};  // ignored
+  TestDevice device;
+  Walk walk(device, 6, 4, logits, {0, 3, 1, 3, 2, kIgnoredTarget});
+  walk.forward(2);
+  EXPECT_EQ(walk.counts().targets, 100 + 5);
+  EXPECT_EQ(walk.counts().correct, 10 + 3);
+}
 
 TEST(CrossEntropyRows, HugeLogitsDoNotOverflow) {
   TestDevice device;
