@@ -50,20 +50,40 @@ def parse_arguments(description: str) -> argparse.Namespace:
         metavar="NAME",
         help="NAME.bin and what lies beside it are written",
     )
-    add("--lines", type=parse_lines, default=ALL_LINES, metavar="FIRST:LAST",
-        help="of each file these lines or rows, numbered from 1")  # fmt: skip
-    add("--template", type=parse_template, default="{prompt}\n",
-        help=r"what a prompt becomes; '{prompt}\n' if not given")  # fmt: skip
-    add("--as-chat", action="store_true",
-        help="write prompts and completions with the chat template")  # fmt: skip
+    add(
+        "--lines",
+        type=parse_lines,
+        default=ALL_LINES,
+        metavar="FIRST:LAST",
+        help="of each file these lines or rows, numbered from 1",
+    )
+    add(
+        "--template",
+        type=parse_template,
+        default="{prompt}\n",
+        help=r"what a prompt becomes; '{prompt}\n' if not given",
+    )
+    add(
+        "--as-chat",
+        action="store_true",
+        help="write prompts and completions with the chat template",
+    )
     add("--no-mask", action="store_true", help="train prompts and the other turns too")
     ends = parser.add_mutually_exclusive_group()
-    ends.add_argument("--eos", metavar="TOKEN",
-        help="what ends texts and completions, instead of the token that the folder names")  # fmt: skip
+    ends.add_argument(
+        "--eos",
+        metavar="TOKEN",
+        help="what ends texts and completions, instead of the token that the folder names",
+    )
     ends.add_argument("--no-eos", action="store_true", help="nothing ends them")
     add("--skip-malformed", action="store_true", help="write the rest where lines cannot be used")
-    add("--max-errors", type=int, default=100, metavar="N",
-        help="stop at the N-th line that cannot be used (100)")  # fmt: skip
+    add(
+        "--max-errors",
+        type=int,
+        default=100,
+        metavar="N",
+        help="stop at the N-th line that cannot be used (100)",
+    )
     add("--show", type=int, default=0, metavar="N", help="print the first N samples, coloured")
     return parser.parse_args()
 
