@@ -8,8 +8,8 @@
 #include <map>
 #include <string>
 
+#include "models/hf_config.h"
 #include "models/presets.h"
-#include "tests/models/family_goldens.h"
 #include "tests/models/resident_model.h"
 #include "tests/support/compare.h"
 #include "tests/support/golden.h"
@@ -38,7 +38,7 @@ struct Model {
   }
   ModelConfig config() const {
     const auto& config = golden().section("config");
-    if (stem != "gpt2_tiny") return config_of(config);
+    if (stem != "gpt2_tiny") return parse_hf_config(config.dump()).config;
     return parse_model(fmt::format("gpt2:layers={},hidden={},heads={},context={},vocab={}",
                                    config.at("layers").get<int>(), config.at("hidden").get<int>(),
                                    config.at("heads").get<int>(), config.at("context").get<int>(),
