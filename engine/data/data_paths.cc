@@ -61,8 +61,8 @@ void require_tokens(const std::string& path) {
   for (char& c : extension) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   if (std::find(kUntokenized.begin(), kUntokenized.end(), extension) == kUntokenized.end()) return;
   throw_error<ConfigError>(
-      "'{}' has no tokens: make a token file of it first, with scripts/tokenize.py --tokenizer "
-      "MODEL_FOLDER --out NAME {} (docs/data.md)",
+      "'{}' has no tokens: make a token file of it first, with scripts/tokenize.py {} --tokenizer "
+      "MODEL_FOLDER --out NAME (docs/data.md)",
       path, path);
 }
 

@@ -92,13 +92,18 @@ bool Progress::is_due(const StepRecord& record) {
 void Progress::format(const StepRecord& record) {
   if (style_ == ProgressStyle::terminal) append(line_, "{}", kStartOver);
   append(line_, "step {}/{}", record.step, steps_);
-  if (record.step > 0) append(line_, "  loss {:.4f}", printable(record.loss));
+  if (record.step > 0 && record.targets > 0) {
+    append(line_, "  loss {:.4f}", printable(record.loss));
+  } else if (record.step > 0) {
+    append(line_, "  no token is trained");
+  }
   if (record.val_loss) append(line_, "  val {:.4f}", printable(*record.val_loss));
   if (record.step == 0) return;
   append(line_, "  lr {:.2e}", record.lr);
   if (record.grad_norm) append(line_, "  norm {:.3g}", printable(*record.grad_norm));
   if (record.skipped) append(line_, "  skipped");
   append(line_, "  {:.0f} tok/s  {:.0f} ms", record.tokens_per_s, 1e3 * record.step_s);
+  if (record.padding > 0) append(line_, "  {:.0f}% padding", 100 * record.padding);
   if (record.bound_s > 0 && record.step_s > 0) {
     append(line_, "  {:.0f}% of bound", 100 * record.bound_s / record.step_s);
   }

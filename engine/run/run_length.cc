@@ -13,6 +13,15 @@ std::int64_t step_count(const RunSetup& setup, const TrainingData& data) {
       std::ceil(sequences / static_cast<double>(setup.batch.global_batch)));
 }
 
+std::int64_t tokens_before(const Samples& data, const SampleOrder& order, std::int64_t position) {
+  const std::int64_t epochs = position / data.count();
+  const std::int64_t rest = position % data.count();
+  std::int64_t tokens = epochs * data.tokens();
+  if (data.layout() == SampleLayout::full) return tokens + rest * data.rows(0);
+  for (std::int64_t p = position - rest; p < position; ++p) tokens += data.rows(order.at(p));
+  return tokens;
+}
+
 bool evaluates(const RunSetup& setup, const TrainingData& data, std::int64_t step) {
   if (data.validation == nullptr) return false;
   const std::int64_t every = setup.options.eval_every;

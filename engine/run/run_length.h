@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "engine/data/sample_order.h"
 #include "engine/data/training_data.h"
 #include "engine/plan/run_setup.h"
 
@@ -10,6 +11,9 @@ namespace strata::engine {
 
 // Steps of the whole run: --steps, or what --epochs come to.
 std::int64_t step_count(const RunSetup& setup, const TrainingData& data);
+
+// Tokens, without padding, of the samples before `position`.
+std::int64_t tokens_before(const Samples& data, const SampleOrder& order, std::int64_t position);
 
 // Whether step `step`, counted from 1, is followed by an evaluation.
 bool evaluates(const RunSetup& setup, const TrainingData& data, std::int64_t step);

@@ -16,21 +16,25 @@ namespace strata::engine {
 namespace {
 
 // Without the sign of a NaN, which says nothing.
-std::string loss_text(double loss) {
-  return std::isnan(loss) ? "nan" : fmt::format("{:.4f}", loss);
+std::string loss_text(const std::optional<double>& loss) {
+  return !loss || std::isnan(*loss) ? "nan" : fmt::format("{:.4f}", *loss);
 }
 
 std::string losses_text(const RunSummary& summary) {
   std::string text =
       fmt::format("{} -> {}", loss_text(summary.loss_first), loss_text(summary.loss_last));
   if (summary.val_loss_first && summary.val_loss_last) {
-    text += fmt::format(", validation {} -> {}", loss_text(*summary.val_loss_first),
-                        loss_text(*summary.val_loss_last));
+    text += fmt::format(", validation {} -> {}", loss_text(summary.val_loss_first),
+                        loss_text(summary.val_loss_last));
   } else if (summary.val_loss_last) {
-    text += fmt::format(", validation {}", loss_text(*summary.val_loss_last));
+    text += fmt::format(", validation {}", loss_text(summary.val_loss_last));
   }
   text += " nats per token";
-  if (summary.skipped > 0) text += fmt::format("; {} skipped", count_text(summary.skipped, "step"));
+  const std::int64_t nonfinite = summary.skipped - summary.untrained;
+  if (nonfinite > 0) text += fmt::format("; {} skipped", count_text(nonfinite, "step"));
+  if (summary.untrained > 0) {
+    text += fmt::format("; {} without a trained token", count_text(summary.untrained, "step"));
+  }
   return text;
 }
 
@@ -38,6 +42,10 @@ std::string step_text(const RunSummary& summary, const StepBound& bound) {
   const double bound_ms = bound.seconds() * 1e3;
   const double mean_s = summary.mean_step_s();
   if (mean_s == 0) return fmt::format("bound {:.1f} ms", bound_ms);
+  if (summary.is_padded) {
+    return fmt::format("{:.1f} ms on average; with sequences of full length the bound is {:.1f} ms",
+                       mean_s * 1e3, bound_ms);
+  }
   return fmt::format("{:.1f} ms on average, {:.0f}% of bound ({:.1f} ms, set by {})", mean_s * 1e3,
                      100 * bound.seconds() / mean_s, bound_ms, bound.limit());
 }
@@ -50,8 +58,9 @@ std::string summary_json(const RunSummary& summary, const Budget& device, const 
   return json_text({{"steps", summary.steps},
                     {"first_step", summary.first_step},
                     {"skipped_steps", summary.skipped},
-                    {"loss_first", summary.loss_first},
-                    {"loss_last", summary.loss_last},
+                    {"untrained_steps", summary.untrained},
+                    {"loss_first", number(summary.loss_first)},
+                    {"loss_last", number(summary.loss_last)},
                     {"val_loss_first", number(summary.val_loss_first)},
                     {"val_loss_last", number(summary.val_loss_last)},
                     {"committed_step", number(summary.committed_step)},

@@ -13,11 +13,13 @@
 namespace strata::engine {
 
 struct RunSummary {
-  std::int64_t steps = 0;       // at its end
-  std::int64_t first_step = 1;  // of this process
-  std::int64_t skipped = 0;
-  double loss_first = 0;  // of this process's steps
-  double loss_last = 0;
+  std::int64_t steps = 0;            // at its end
+  std::int64_t first_step = 1;       // of this process
+  std::int64_t skipped = 0;          // steps without an update
+  std::int64_t untrained = 0;        // of those, the ones without a target
+  bool is_padded = false;            // steps computed fewer rows than those that the bound is of
+  std::optional<double> loss_first;  // of this process's steps with a target
+  std::optional<double> loss_last;
   std::optional<double> val_loss_first;
   std::optional<double> val_loss_last;
   std::optional<std::int64_t> committed_step;

@@ -94,6 +94,8 @@ void append_json_line(LineBuffer& line, const StepRecord& record) {
   object.field("lr", of_step(record.lr));
   object.field("grad_norm", record.grad_norm);
   object.field("tokens", record.tokens);
+  object.field("targets", of_step(record.targets));
+  object.field("padding", of_step(record.padding));
   object.field("tokens_per_s", of_step(record.tokens_per_s));
   object.field("mfu", of_step(record.mfu));
   object.field("step_s", of_step(record.step_s));

@@ -19,11 +19,13 @@ struct NvmeSums {
 struct StepRecord {
   std::int64_t step = 0;  // from 1; 0: before training (validation only)
   double epoch = 0;       // epochs of data seen, with fraction
-  double loss = 0;        // nats per target token, mean over the whole step, all ranks
+  double loss = 0;        // nats per target, mean over the whole step, all ranks; NaN without any
   std::optional<double> val_loss;
   double lr = 0;
   std::optional<double> grad_norm;  // absent when nothing computes it
-  std::int64_t tokens = 0;          // seen by all ranks since the start of the run
+  std::int64_t tokens = 0;          // seen by all ranks since the start of the run, no padding
+  std::int64_t targets = 0;         // of this step, all ranks: tokens with a loss
+  double padding = 0;               // share of the rows that this step computed
   double tokens_per_s = 0;
   double mfu = 0;  // share of the measured matmul peak
   double step_s = 0;
@@ -34,7 +36,7 @@ struct StepRecord {
   std::int64_t nvme_written_bytes = 0;
   const NvmeSums* nvme_sums = nullptr;         // null: not known
   std::optional<std::int64_t> committed_step;  // the newest on all ranks, when the step ended
-  bool skipped = false;                        // non-finite gradients, --on-nonfinite skip
+  bool skipped = false;                        // no update: no targets, or --on-nonfinite skip
 };
 
 }  // namespace strata::engine

@@ -43,6 +43,8 @@ TrainingRun::TrainingRun(const RunSetup& setup, const TrainingData& data, Sessio
       bound_(step_bound(setup, session.rates())),
       sampler_(trainer, setup.model.vocabulary, setup.batch.seq_len, setup.options.seed),
       ledger_(setup, data, session.volume(), session.measuring_traffic()) {
+  const std::int64_t position = (first_step_ - 1) * setup.batch.global_batch;
+  if (output.log != nullptr) tokens_ = tokens_before(*data.train, order_, position);
   summary_.steps = steps_;
   summary_.first_step = first_step_;
   summary_.of_rank_0 = setup.topology.world_size > 1;
@@ -119,21 +121,24 @@ void TrainingRun::after_step(std::int64_t step, const StepResult& result, double
   record.loss = result.loss;
   record.lr = schedule_.at(step);
   record.grad_norm = result.grad_norm;
-  record.tokens = sequences * setup_.batch.seq_len;
-  record.tokens_per_s = static_cast<double>(setup_.batch.tokens_per_step()) / step_s;
-  record.mfu = bound_.flops / (step_s * session_.rates().matmul_peak_flops_per_s());
+  const auto tokens = static_cast<double>(result.rows.tokens);
+  const auto full = static_cast<double>(setup_.batch.tokens_per_step());
+  const bool is_padded = result.rows.computed < setup_.batch.tokens_per_step();
+  record.tokens = tokens_ += result.rows.tokens;
+  record.targets = result.rows.targets;
+  record.padding = 1 - tokens / static_cast<double>(result.rows.computed);
+  record.tokens_per_s = tokens / step_s;
+  record.mfu = tokens / full * bound_.flops / (step_s * session_.rates().matmul_peak_flops_per_s());
   record.step_s = step_s;
-  record.bound_s = bound_s;
+  record.bound_s = is_padded || result.rows.targets == 0 ? 0 : bound_s;
   record.device_peak_bytes = session_.device().device_budget().peak_bytes();
   record.host_peak_bytes = session_.device().host_budget().peak_bytes();
   record.nvme_read_bytes = result.traffic.read_bytes;
   record.nvme_written_bytes = result.traffic.written_bytes;
   record.skipped = result.skipped;
   record.committed_step = summary_.committed_step;
-  if (step == first_step_) summary_.loss_first = result.loss;
-  if (step > first_step_) summary_.trained_s += step_s;
-  summary_.loss_last = result.loss;
-  summary_.skipped += result.skipped ? 1 : 0;
+  summarise(step, result, step_s);
+  summary_.is_padded = summary_.is_padded || is_padded;
   // Whoever wants the run to stop does not want to wait for these.
   const bool stops = (result.requests & kStopRequest) != 0 && step < steps_;
   if (!stops && evaluates(setup_, data_, step))
@@ -147,6 +152,17 @@ void TrainingRun::after_step(std::int64_t step, const StepResult& result, double
   control_.stop.kept();
   const std::int64_t every = setup_.options.sample_every;
   if (!stops && every > 0 && step % every == 0 && step != steps_) sample(step);
+}
+
+void TrainingRun::summarise(std::int64_t step, const StepResult& result, double step_s) {
+  if (step > first_step_) summary_.trained_s += step_s;
+  summary_.skipped += result.skipped ? 1 : 0;
+  if (result.rows.targets == 0) {
+    ++summary_.untrained;
+    return;
+  }
+  if (!summary_.loss_first) summary_.loss_first = result.loss;
+  summary_.loss_last = result.loss;
 }
 
 // What a run goes on with after a step.

@@ -72,6 +72,7 @@ class TrainingRun final : private UpdateGate {
   // What all ranks are asked.
   std::uint32_t train_step(std::int64_t step);
   void after_step(std::int64_t step, const StepResult& result, double step_s, double bound_s);
+  void summarise(std::int64_t step, const StepResult& result, double step_s);
   void commit_if_due(std::int64_t step, std::uint32_t requests);
   store::Snapshot snapshot(std::int64_t step) const;
   void show_start();
@@ -94,6 +95,7 @@ class TrainingRun final : private UpdateGate {
   RunOutput output_;
   std::int64_t steps_;
   std::int64_t first_step_;
+  std::int64_t tokens_ = 0;  // since the start of the run; counted where there is a log
   LrSchedule schedule_;
   CheckpointSchedule checkpoints_;
   SampleOrder order_;

@@ -62,6 +62,7 @@ StepRecord record_of(std::int64_t step, double step_s) {
   StepRecord record;
   record.step = step;
   record.loss = 3.14159;
+  record.targets = 100;
   record.lr = 3e-4;
   record.tokens_per_s = 12345;
   record.step_s = step_s;
@@ -101,6 +102,21 @@ TEST(Progress, WhatIsNoNumberHasNoSign) {
   record.skipped = true;
   progress.show(record);
   EXPECT_PRED2(mentions, out.read_all(), "loss nan  lr 3.00e-04  norm nan  skipped");
+}
+
+TEST(Progress, PaddingAndStepsWithoutTargetsAreShown) {
+  Channel out;
+  open_pipe(out);
+  Progress progress(out.write_end, ProgressStyle::plain, 2, kNvmeBytes);
+  StepRecord record = record_of(1, 1);
+  record.padding = 0.254;
+  progress.show(record);
+  EXPECT_PRED2(mentions, out.read_all(), "1000 ms  25% padding");
+  record.targets = 0;
+  record.loss = std::nan("");
+  record.skipped = true;
+  progress.show(record);
+  EXPECT_PRED2(mentions, out.read_all(), "step 1/2  no token is trained  lr 3.00e-04  skipped");
 }
 
 TEST(Progress, BeforeTrainingOnlyTheValidationLossIsShown) {

@@ -44,6 +44,8 @@ StepRecord longest_record(const NvmeSums& sums) {
   record.epoch = record.loss = record.lr = -std::numeric_limits<double>::denorm_min();
   record.val_loss = record.grad_norm = -2.2250738585072014e-308;
   record.tokens = std::numeric_limits<std::int64_t>::min();
+  record.targets = record.tokens;
+  record.padding = -1.7976931348623157e308;
   record.tokens_per_s = record.mfu = record.step_s = -1.7976931348623157e308;
   record.bound_s = 1.7976931348623157e308;
   record.device_peak_bytes = record.host_peak_bytes = std::numeric_limits<std::int64_t>::min();
@@ -61,6 +63,8 @@ TEST(RunLog, WritesExactlyTheDocumentedFields) {
   record.lr = 3e-4;
   record.grad_norm = 1.0 / 3;
   record.tokens = 6144;
+  record.targets = 1000;
+  record.padding = 0.125;
   record.tokens_per_s = 20480.5;
   record.mfu = 0.5;
   record.step_s = 0.1;
@@ -86,6 +90,8 @@ TEST(RunLog, WritesExactlyTheDocumentedFields) {
                          {"lr", 3e-4},
                          {"grad_norm", 1.0 / 3},
                          {"tokens", 6144},
+                         {"targets", 1000},
+                         {"padding", 0.125},
                          {"tokens_per_s", 20480.5},
                          {"mfu", 0.5},
                          {"step_s", 0.1},
@@ -121,8 +127,8 @@ TEST(RunLog, BeforeTrainingThereIsOnlyAValidationLoss) {
   record.val_loss = 5.5;
   RunLog({folder.path("log.jsonl")}).write(record);
   const Json line = Json::parse(contents_of(folder.path("log.jsonl")));
-  for (const char* name : {"loss", "lr", "grad_norm", "tokens_per_s", "mfu", "step_s",
-                           "nvme_read_bytes", "nvme_written_bytes"}) {
+  for (const char* name : {"loss", "lr", "grad_norm", "targets", "padding", "tokens_per_s", "mfu",
+                           "step_s", "nvme_read_bytes", "nvme_written_bytes"}) {
     EXPECT_TRUE(line.at(name).is_null()) << name;
   }
   EXPECT_EQ(line.at("step"), 0);

@@ -92,10 +92,10 @@ TEST_F(TrainTest, LearnsATextAndSummarises) {
   ASSERT_GE(lines.size(), kSteps + 1);
   const json& summary = lines.back();
   for (const char* field :
-       {"steps", "skipped_steps", "loss_first", "loss_last", "val_loss_first", "val_loss_last",
-        "device_peak_bytes", "device_budget_bytes", "host_peak_bytes", "host_budget_bytes",
-        "resident_peak_bytes", "nvme_read_bytes", "nvme_written_bytes", "mean_step_s", "bound_s",
-        "wall_s"}) {
+       {"steps", "skipped_steps", "untrained_steps", "loss_first", "loss_last", "val_loss_first",
+        "val_loss_last", "device_peak_bytes", "device_budget_bytes", "host_peak_bytes",
+        "host_budget_bytes", "resident_peak_bytes", "nvme_read_bytes", "nvme_written_bytes",
+        "mean_step_s", "bound_s", "wall_s"}) {
     EXPECT_TRUE(summary.contains(field)) << field;
   }
   EXPECT_EQ(summary["steps"], kSteps);
@@ -150,6 +150,8 @@ TEST_F(TrainTest, LogHasALinePerStepWithItsFields) {
                                         "lr",
                                         "grad_norm",
                                         "tokens",
+                                        "targets",
+                                        "padding",
                                         "tokens_per_s",
                                         "mfu",
                                         "step_s",

@@ -1,0 +1,132 @@
+// Runs on documents, through the command line: what they say of their data, and count.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tests/engine/data/sample_test.h"
+#include "tests/support/error_text.h"
+#include "tests/support/json_lines.h"
+#include "tests/support/process.h"
+
+namespace strata::test {
+namespace {
+
+using nlohmann::json;
+
+// 12 documents of 4 to 15 tokens: 3 + … + 14 = 102 rows in all. The first token is never trained,
+// so every row has a target: but those of two documents.
+class DocumentRun : public ::testing::Test {
+ protected:
+  DocumentRun() {
+    std::vector<Document> documents;
+    for (int d = 0; d < 12; ++d) {
+      std::string letters(static_cast<std::size_t>(4 + d), d == 3 || d == 7 ? 'A' : 'a');
+      letters.front() = 'Q';
+      documents.push_back({letters});
+    }
+    write_documents(folder_, "d", documents, WithMask::yes);
+  }
+
+  ProcessResult run(const std::string& command, const std::vector<std::string>& more) const {
+    std::vector<std::string> arguments = {
+        STRATA_BINARY,    command, "--model",         "gpt2:layers=1,hidden=16,heads=2,context=16",
+        "--data",         "d.bin", "--device-memory", "48MiB",
+        "--host-memory",  "96MiB", "--nvme",          folder_.path(),
+        "--global-batch", "4"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run_process(arguments, folder_.path());
+  }
+  std::vector<json> log(const std::string& name) const {
+    return json_lines(contents_of(folder_.path(name)));
+  }
+
+  DataFolder folder_;
+};
+
+constexpr int kRows = 102;
+constexpr int kTargets = kRows - 6 - 10;  // without those of documents of 7 and 11 tokens
+
+TEST_F(DocumentRun, EpochsCountTokensAndTargets) {
+  const ProcessResult result =
+      run("train", {"--epochs", "2", "--micro-batch", "2", "--log", "log.jsonl"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_PRED2(
+      mentions, result.out,
+      "114 llm.c tokens; 12 sequences of 12 documents, 102 tokens in all to train on, with "
+      "a mask");
+  const std::vector<json> lines = log("log.jsonl");
+  ASSERT_EQ(lines.size(), 6u);
+  for (const std::size_t epoch : {0, 1}) {
+    std::int64_t targets = 0;
+    for (std::size_t step = 3 * epoch; step < 3 * epoch + 3; ++step) {
+      targets += lines[step]["targets"].get<std::int64_t>();
+      // Two micro-batches of two sequences of one length each: 16, which is seq_len.
+      const std::int64_t before = step == 0 ? 0 : lines[step - 1]["tokens"].get<std::int64_t>();
+      const auto tokens = static_cast<double>(lines[step]["tokens"].get<std::int64_t>() - before);
+      EXPECT_DOUBLE_EQ(lines[step]["padding"].get<double>(), 1 - tokens / 64);
+    }
+    EXPECT_EQ(targets, kTargets);
+    EXPECT_EQ(lines[3 * epoch + 2]["tokens"], (epoch + 1) * kRows);
+  }
+}
+
+TEST_F(DocumentRun, AResumedRunCountsOn) {
+  const auto train = [&](std::vector<std::string> more) {
+    more.insert(more.end(), {"--lr-schedule", "constant", "--matmul-dtype", "f32"});
+    const ProcessResult result = run("train", more);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+  };
+  train({"--steps", "5", "--run", "a"});
+  train({"--steps", "2", "--run", "b"});
+  train({"--steps", "5", "--run", "b", "--resume", "--allow-change", "steps"});
+  const std::vector<json> straight = log("a/log.jsonl");
+  const std::vector<json> resumed = log("b/log.jsonl");
+  ASSERT_EQ(resumed.size(), straight.size());
+  for (std::size_t i = 0; i < straight.size(); ++i) {
+    for (const char* const field : {"step", "tokens", "targets", "loss"}) {
+      EXPECT_EQ(resumed[i][field], straight[i][field]) << field << " of line " << i;
+    }
+  }
+}
+
+TEST_F(DocumentRun, PackedAndValidated) {
+  const ProcessResult result = run("train", {"--pack", "--val-fraction", "0.25", "--steps", "3",
+                                             "--eval-batches", "0", "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const std::vector<json> lines = json_lines(result.out);
+  // ln 256 = 5.55 before training, less about 0.3: a letter follows itself, and the head is the
+  // embedding. The sum over rows that are a fifth padding would be 4.3.
+  const auto before = std::ranges::find_if(
+      lines, [](const json& line) { return line.contains("step") && line["step"] == 0; });
+  ASSERT_NE(before, lines.end());
+  EXPECT_NEAR((*before)["val_loss"], 5.25, 0.4);
+  const ProcessResult plan = run("plan", {"--pack", "--steps", "3"});
+  EXPECT_EQ(plan.exit_code, 0) << plan.err;
+  EXPECT_PRED2(mentions, plan.out, "9 sequences of 12 documents, packed, 29.2% padding");
+}
+
+TEST_F(DocumentRun, AStepWithoutATargetIsToldAndSkipped) {
+  folder_.write("d.mask", std::string(114, '\0'));
+  const ProcessResult result = run("train", {"--steps", "2", "--log", "log.jsonl"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_PRED2(mentions, result.out, "step 1/2  no token is trained");
+  EXPECT_PRED2(mentions, result.out, "2 steps without a trained token");
+  const std::vector<json> lines = log("log.jsonl");
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_TRUE(lines[1]["loss"].is_null());
+  EXPECT_EQ(lines[1]["targets"], 0);
+}
+
+TEST_F(DocumentRun, RefusalsSayWhatToDo) {
+  const ProcessResult longer = run("train", {"--steps", "1", "--seq-len", "8"});
+  EXPECT_NE(longer.exit_code, 0);
+  EXPECT_PRED2(mentions, longer.err, "--overlong truncate or drop");
+  const ProcessResult dropped =
+      run("train", {"--steps", "1", "--seq-len", "8", "--overlong", "drop"});
+  EXPECT_EQ(dropped.exit_code, 0) << dropped.err;
+  EXPECT_PRED2(mentions, dropped.out, "6 too long and dropped");
+}
+
+}  // namespace
+}  // namespace strata::test
