@@ -65,7 +65,8 @@ def goldens_of(name, rng):
 
 def utf8_goldens(rng):
     """Bytes that are UTF-8 in part: those at the limits of what may follow what."""
-    interesting = bytes.fromhex("41 7f 80 8f 90 9f a0 bf c0 c1 c2 df e0 e1 ec ed ee ef f0 f1 f4 f5 ff")
+    interesting = bytes.fromhex(
+        "41 7f 80 8f 90 9f a0 bf c0 c1 c2 df e0 e1 ec ed ee ef f0 f1 f4 f5 ff")
     samples = [bytes(rng.choice(interesting) for _ in range(rng.randrange(1, 9)))
                for _ in range(400)]
     return [[list(sample), sample.decode(errors="replace")] for sample in samples]

@@ -1,6 +1,6 @@
-// Writes one valid input for each target, for fuzzing to start from: write_seeds FOLDER makes
-// FOLDER/{header,manifest,superblock,idx,safetensors,hf_config,tokenizer}/seeds/valid, whose
-// folders exist.
+// Writes valid inputs for each target, for fuzzing to start from: write_seeds FOLDER makes
+// FOLDER/{header,manifest,superblock,idx,safetensors,hf_config,tokenizer}/seeds/…, whose folders
+// exist.
 #include <cstdint>
 #include <fstream>
 #include <initializer_list>
@@ -43,11 +43,13 @@ std::string megatron_index() {
 }
 
 constexpr const char* kTokenizer =
-    R"({"added_tokens": [{"id": 4, "content": "</s>", "special": true}],
+    R"({
+"added_tokens": [{"id": 4, "content": "</s>", "special": true}],
 "decoder": {"type": "Sequence", "decoders": [
 {"type": "Replace", "pattern": {"String": "▁"}, "content": " "}, {"type": "ByteFallback"},
 {"type": "Fuse"}, {"type": "Strip", "content": " ", "start": 1, "stop": 0}]},
-"model": {"type": "BPE", "vocab": {"▁a": 0, "<0xE2>": 1, "<0x82>": 2, "<0xAC>": 3}, "merges": []}})";
+"model": {"type": "BPE", "vocab": {"▁a": 0, "<0xE2>": 1, "<0x82>": 2, "<0xAC>": 3},
+"merges": []}})";
 
 }  // namespace
 
@@ -88,9 +90,11 @@ int main(int, char** arguments) {
   const std::string file = encode_safetensors(model) + std::string(data_bytes, '\0');
   write(folder + "/safetensors/seeds/valid", std::as_bytes(std::span(file)));
 
-  const std::string config =
-      strata::models::hf_config_text(strata::models::parse_model("gpt2-124m"), strata::Dtype::f32);
-  write(folder + "/hf_config/seeds/valid", std::as_bytes(std::span(config)));
+  for (const std::string name : {"gpt2-124m", "llama3.1-8b", "mistral-7b", "qwen3-0.6b"}) {
+    const std::string config =
+        strata::models::hf_config_text(strata::models::parse_model(name), strata::Dtype::f32);
+    write(folder + "/hf_config/seeds/" + name, std::as_bytes(std::span(config)));
+  }
 
   const std::string tokenizer = kTokenizer;
   write(folder + "/tokenizer/seeds/valid", std::as_bytes(std::span(tokenizer)));
