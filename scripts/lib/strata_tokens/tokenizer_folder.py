@@ -3,26 +3,25 @@
 Needs the PyPI packages tokenizers and xxhash, and for chat templates transformers and jinja2.
 """
 
+import importlib.util
 import json
+import os
 import pathlib
 from collections.abc import Sequence
 
 from .errors import LineError, UsageError
 
-INSTALL = "python3 -m venv VENV && VENV/bin/pip install tokenizers transformers jinja2 xxhash"
+PACKAGES = ("tokenizers", "transformers", "jinja2", "xxhash")
+INSTALL = f"python3 -m venv VENV && VENV/bin/pip install {' '.join(PACKAGES)}"
 
 
 def require_packages() -> None:
-    try:
-        import jinja2  # noqa: F401
-        import tokenizers  # noqa: F401
-        import transformers  # noqa: F401
-        import xxhash  # noqa: F401
-    except ModuleNotFoundError as error:
-        raise UsageError(
-            f"Python's package {error.name} is missing; all that is needed: {INSTALL}, and then run "
-            "this with VENV/bin/python"
-        ) from error
+    for package in PACKAGES:
+        if importlib.util.find_spec(package) is None:
+            raise UsageError(
+                f"Python's package {package} is missing; all that is needed: {INSTALL}, and then run "
+                "this with VENV/bin/python"
+            )
 
 
 def vocabulary(tokenizer: dict) -> dict[int, str]:
@@ -134,6 +133,8 @@ class TokenizerFolder:
             raise LineError(f"the chat template refuses this conversation: {error}") from error
 
     def _load_templates(self):
+        # It need not say that there is no PyTorch.
+        os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
         import transformers
 
         tokenizer = transformers.AutoTokenizer.from_pretrained(self._folder)
