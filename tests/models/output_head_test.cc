@@ -6,6 +6,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
+#include <tuple>
+#include <vector>
 
 #include "kernels/ops/cross_entropy.h"
 #include "models/presets.h"
@@ -15,7 +18,11 @@
 namespace strata::models {
 namespace {
 
-const ModelConfig kConfig = parse_model("gpt2:layers=2,hidden=36,heads=3,context=24,vocab=61");
+// With a LayerNorm and an RMSNorm before the table.
+constexpr const char* kModels[] = {
+    "gpt2:layers=2,hidden=36,heads=3,context=24,vocab=61",
+    "llama:layers=2,hidden=36,heads=3,context=24,vocab=61",
+};
 constexpr Batch kBatch{2, 5};
 constexpr float kScale = 0.125f;
 
@@ -24,13 +31,13 @@ using strata::testing::largest_difference;
 using strata::testing::random_values;
 using strata::testing::TestDevice;
 
-class OutputHeadTest : public ::testing::TestWithParam<Dtype> {
+class OutputHeadTest : public ::testing::TestWithParam<std::tuple<const char*, Dtype>> {
  protected:
   struct Outcome {
     double loss;
     std::vector<float> dx;
     std::vector<float> dtable;
-    std::vector<float> dnorm;   // the ln_f unit
+    std::vector<float> dnorm;   // the final norm's unit
     std::vector<float> logits;  // (M, V)
     friend bool operator==(const Outcome&, const Outcome&) = default;
   };
@@ -39,18 +46,18 @@ class OutputHeadTest : public ::testing::TestWithParam<Dtype> {
   // it writes beyond what it asked for. The backward runs `backwards` times on one HeadMemory.
   Outcome run(const std::vector<std::int64_t>& chunks, const std::vector<std::int32_t>& targets,
               Batch limits = kBatch, int backwards = 1) {
-    const OutputHead head(kConfig, dtype_, limits);
+    const OutputHead head(config_, dtype_, limits);
     Stream& stream = device_.stream();
-    const std::int64_t c = kConfig.hidden;
+    const std::int64_t c = config_.hidden;
     const std::int64_t m = kBatch.rows();
-    const UnitSpec norm_unit = final_norm_unit(kConfig);
+    const UnitSpec norm_unit = final_norm_unit(config_);
     const DeviceBuffer norm =
         device_.upload(random_values(dtype_, norm_unit.elements, 1, 1, 0.2f), dtype_);
     const DeviceBuffer table =
-        device_.upload(random_values(dtype_, kConfig.vocabulary * c, 2, 0, 0.5f), dtype_);
+        device_.upload(random_values(dtype_, config_.vocabulary * c, 2, 0, 0.5f), dtype_);
     const DeviceBuffer x = device_.upload(random_values(dtype_, m * c, 3, 0, 3), dtype_);
     const DeviceBuffer dx = device_.allocate(m * c * bytes_of(dtype_));
-    const DeviceBuffer dtable = device_.allocate(kConfig.vocabulary * c * bytes_of(Dtype::f32));
+    const DeviceBuffer dtable = device_.allocate(config_.vocabulary * c * bytes_of(Dtype::f32));
     const DeviceBuffer dnorm = device_.allocate(norm_unit.elements * bytes_of(Dtype::f32));
     const DeviceBuffer next = device_.upload(targets);
     const DeviceBuffer loss = device_.upload(std::vector<double>{0});
@@ -59,7 +66,7 @@ class OutputHeadTest : public ::testing::TestWithParam<Dtype> {
     const DeviceBuffer row_values = device_.allocate_guarded(head.rows_bytes());
     const HeadMemory memory{normed.data(), dnormed.data(), row_values.data()};
     const DeviceBuffer workspace = device_.allocate_guarded(head.workspace_bytes());
-    const DeviceBuffer logits = device_.allocate(kConfig.vocabulary * bytes_of(Dtype::f32));
+    const DeviceBuffer logits = device_.allocate(config_.vocabulary * bytes_of(Dtype::f32));
     const auto* next_ids = reinterpret_cast<const std::int32_t*>(next.data());
     const auto f32 = [](const DeviceBuffer& b) { return reinterpret_cast<float*>(b.data()); };
 
@@ -69,7 +76,7 @@ class OutputHeadTest : public ::testing::TestWithParam<Dtype> {
         body(first, rows, table.data() + first * c * bytes_of(dtype_));
         first += rows;
       }
-      STRATA_CHECK(first == kConfig.vocabulary);
+      STRATA_CHECK(first == config_.vocabulary);
     };
     head.final_norm_forward(stream, kBatch, norm.data(), x.data(), memory);
     for_each_chunk([&](std::int64_t first, std::int64_t rows, const std::byte* piece) {
@@ -89,7 +96,7 @@ class OutputHeadTest : public ::testing::TestWithParam<Dtype> {
       for_each_chunk([&](std::int64_t first, std::int64_t rows, const std::byte* piece) {
         head.logits_of_row(stream, piece, rows, memory, row, f32(logits) + first);
       });
-      const auto values = device_.read<float>(logits.data(), kConfig.vocabulary);
+      const auto values = device_.read<float>(logits.data(), config_.vocabulary);
       outcome.logits.insert(outcome.logits.end(), values.begin(), values.end());
     }
     device_.expect_guard(normed, head.normed_bytes());
@@ -98,18 +105,19 @@ class OutputHeadTest : public ::testing::TestWithParam<Dtype> {
     device_.expect_guard(workspace, head.workspace_bytes());
     outcome.loss = device_.read<double>(loss.data(), 1).front();
     outcome.dx = device_.read(dx.data(), m * c, dtype_);
-    outcome.dtable = device_.read<float>(dtable.data(), kConfig.vocabulary * c);
+    outcome.dtable = device_.read<float>(dtable.data(), config_.vocabulary * c);
     outcome.dnorm = device_.read<float>(dnorm.data(), norm_unit.elements);
     return outcome;
   }
 
   const std::vector<std::int32_t> targets_{0, 60, 17, ops::kIgnoredTarget, 19, 20, 20, 59, 33, 5};
-  Dtype dtype_ = GetParam();
-  TestDevice device_{{.weight_rows_max = kConfig.vocabulary,
-                      .weight_cols_max = kConfig.hidden,
+  ModelConfig config_ = parse_model(std::get<const char*>(GetParam()));
+  Dtype dtype_ = std::get<Dtype>(GetParam());
+  TestDevice device_{{.weight_rows_max = config_.vocabulary,
+                      .weight_cols_max = config_.hidden,
                       .rows_max = 16,
                       .tokens_max = 8,
-                      .head_dim = kConfig.head_dim},
+                      .head_dim = config_.head_dim},
                      dtype_};
 };
 
@@ -120,9 +128,9 @@ TEST_P(OutputHeadTest, LossIsTheSumOfCrossEntropies) {
   double expected = 0;
   for (std::int64_t row = 0; row < kBatch.rows(); ++row) {
     if (targets_[row] == ops::kIgnoredTarget) continue;
-    const float* const logits = outcome.logits.data() + row * kConfig.vocabulary;
+    const float* const logits = outcome.logits.data() + row * config_.vocabulary;
     double sum = 0;
-    for (std::int64_t id = 0; id < kConfig.vocabulary; ++id) sum += std::exp(double{logits[id]});
+    for (std::int64_t id = 0; id < config_.vocabulary; ++id) sum += std::exp(double{logits[id]});
     expected += std::log(sum) - double{logits[targets_[row]]};
   }
   EXPECT_NEAR(outcome.loss, expected, 10 * 16 * 8 * 0x1p-24);
@@ -145,7 +153,7 @@ TEST_P(OutputHeadTest, ChunksDoNotChangeTheResult) {
 
 TEST_P(OutputHeadTest, IgnoredTargetsCountForNothing) {
   const Outcome some = run({20, 41}, targets_);
-  const std::int64_t c = kConfig.hidden;
+  const std::int64_t c = config_.hidden;
   for (std::int64_t row = 0; row < kBatch.rows(); ++row) {
     const std::vector<float> dx(some.dx.begin() + row * c, some.dx.begin() + (row + 1) * c);
     EXPECT_EQ(largest(dx) == 0, targets_[row] == ops::kIgnoredTarget) << "row " << row;
@@ -166,8 +174,15 @@ TEST_P(OutputHeadTest, ASmallerBatchDoesNotDependOnTheLimits) {
   EXPECT_EQ(run({20, 41}, targets_, {2, 8}), run({20, 41}, targets_, kBatch));
 }
 
-INSTANTIATE_TEST_SUITE_P(Dtypes, OutputHeadTest, ::testing::Values(Dtype::f32, Dtype::bf16),
-                         [](const auto& info) { return name_of(info.param); });
+std::string name_of_case(const ::testing::TestParamInfo<std::tuple<const char*, Dtype>>& info) {
+  const auto& [model, dtype] = info.param;
+  return std::string(name_of(parse_model(model).family)) + "_" + name_of(dtype);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, OutputHeadTest,
+                         ::testing::Combine(::testing::ValuesIn(kModels),
+                                            ::testing::Values(Dtype::f32, Dtype::bf16)),
+                         name_of_case);
 
 // 50257 = 9 × 5440 + 1297.
 TEST(OutputHeadCost, ListsTheTwoSizesOfChunks) {
