@@ -72,8 +72,8 @@ ComputeSeconds compute_seconds(const RunSetup& setup, const MachineRates& rates)
   // Backward attention: scores again, and four products of the same size as the forward's two.
   seconds.backward = layers * (block_backward + 2.5 * attention) + 3 * head_share;
   if (setup.shape.recompute) {
-    const double last =
-        matmul.of({MatmulKind::forward, setup.model.hidden, 4 * setup.model.hidden, batch.rows()});
+    const double last = matmul.of(
+        {MatmulKind::forward, setup.model.hidden, setup.model.intermediate, batch.rows()});
     seconds.backward += layers * (block_forward - last + attention);
   }
   seconds.flops = 3 * (layers * block.forward_flops(batch) + head.forward_flops(batch));
