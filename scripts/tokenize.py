@@ -3,10 +3,11 @@ r"""Turns text and records into the token files that Strata trains on.
 
     scripts/tokenize.py FILE… --tokenizer FOLDER --out NAME [options]
 
-It writes NAME.bin (llm.c's format) with the model folder's tokenizer.json, and beside it NAME.mask (which
-tokens are trained), NAME.docs (where documents begin) and NAME.json (whose tokens these are).
+With the tokenizer.json of a model folder, it writes NAME.bin (llm.c's format), and beside it
+NAME.mask (which tokens are trained), NAME.docs (where documents begin) and NAME.json (whose tokens
+these are).
 
-A line of a .jsonl file, or a row of a .parquet file (which needs pyarrow), is a document and has one of
+A line of a .jsonl file, or a row of a .parquet file (which needs pyarrow), is a document. It has
     {"text": …}                                      all of it is trained
     {"prompt": …, "completion": …}                   the completion and its end token are trained
     {"question": …, "answer": …}                     likewise

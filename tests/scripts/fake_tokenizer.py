@@ -55,11 +55,11 @@ def turns_without_end(messages, for_reply):
 def last_turn_thinks(messages, for_reply):
     """As Qwen3: only the last turn shows that it thinks."""
     last = len(messages) - 1
-    parts = [
-        f"<|turn|>{m['role']}\n{'(thinks)' if i == last and m['role'] == 'assistant' else ''}{m['content']}</s>\n"
+    shown = [
+        m | {"content": "(thinks)" + m["content"]} if i == last and m["role"] == "assistant" else m
         for i, m in enumerate(messages)
     ]
-    return "".join(parts) + ("<|turn|>assistant\n" if for_reply else "")
+    return turns(shown, for_reply)
 
 
 def forgets_its_prompt(messages, for_reply):

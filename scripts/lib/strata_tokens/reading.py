@@ -26,7 +26,8 @@ class BadLines:
         print(f"{path}:{line}: {error}", file=sys.stderr)
         if self.count == self._errors_max:
             raise UsageError(
-                f"{self.count} lines cannot be used, as many as --max-errors allows: nothing is written"
+                f"{self.count} lines cannot be used, the most that --max-errors allows: nothing "
+                "is written"
             )
 
 

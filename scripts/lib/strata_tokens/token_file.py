@@ -61,7 +61,7 @@ class TokenFile:
         self.documents += 1
 
     def write(self, ids: Sequence[int], trained: bytes) -> None:
-        """`trained`: for each of the ids, 1 where there is a loss on it and 0 where there is none."""
+        """`trained`: for each of the ids 1 where there is a loss on it, or 0."""
         self._files[".bin"].write(little_endian(self._typecode, ids))
         self._files[".mask"].write(trained)
         self.tokens += len(ids)

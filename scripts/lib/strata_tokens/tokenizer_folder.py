@@ -19,8 +19,8 @@ def require_packages() -> None:
     for package in PACKAGES:
         if importlib.util.find_spec(package) is None:
             raise UsageError(
-                f"Python's package {package} is missing; all that is needed: {INSTALL}, and then run "
-                "this with VENV/bin/python"
+                f"Python's package {package} is missing; all that is needed: {INSTALL}, "
+                "and then run this with VENV/bin/python"
             )
 
 
