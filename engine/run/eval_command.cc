@@ -94,9 +94,10 @@ int run_eval(const Options& options, Ranks& ranks) {
   const Clock::time_point begin = Clock::now();
   const EvaluationTotals totals = run.inference().evaluate(*opened.data.train, opened.samples);
   const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-  if (totals.targets == 0) {
+  agree(comm, [&] {
+    if (totals.targets > 0) return;
     throw_error<ConfigError>("--data {}: no token of what is evaluated has a loss", options.data);
-  }
+  });
   if (speaks) print_result(run.setup(), totals, opened.samples, seconds);
   return 0;
 }
