@@ -1,0 +1,160 @@
+// `strata generate`: a real model's greedy text as its publisher states it, from one file, from
+// shards and streamed from NVMe; seeds, ends of the text and refusals.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "tests/support/error_text.h"
+#include "tests/support/process.h"
+#include "tests/support/temporary_folder.h"
+
+namespace strata::test {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+const std::string kData = STRATA_SOURCE_DIR "/../shared/data/weights/stories260K/";
+constexpr int kExitUsage = 2;
+
+ProcessResult generate(const std::string& model, std::vector<std::string> arguments) {
+  const TemporaryFolder folder;
+  arguments.insert(arguments.begin(), {STRATA_BINARY, "generate", "--model", model, "--threads",
+                                       "2", "--nvme", folder.path()});
+  return run_process(arguments, folder.path());
+}
+
+std::string text_of(const std::string& path) {
+  std::ostringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  return text.str();
+}
+
+class StoriesText : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!fs::exists(kData)) GTEST_SKIP() << "there is no " << kData;
+  }
+
+  static std::string greedy(const std::string& folder, std::vector<std::string> more) {
+    more.insert(more.end(), {"--prompt-ids", "1", "--temperature", "0", "--max-tokens", "200",
+                             "--precision", "f32"});
+    const ProcessResult result = generate(kData + folder, more);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_PRED2(mentions, result.err, "tokens/s");
+    return result.out;
+  }
+  static json drawn(std::vector<std::string> more) {
+    more.insert(more.end(), {"--prompt-ids", "1", "--json"});
+    const ProcessResult result = generate(kData + "hf_f32", more);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return json::parse(result.out);
+  }
+};
+
+TEST_F(StoriesText, GreedyIsThatOfThePublisher) {
+  const std::string expected = text_of(kData + "expected_greedy200.txt");
+  ASSERT_FALSE(expected.empty());
+  EXPECT_EQ(greedy("hf_f32", {}), expected);
+  EXPECT_EQ(greedy("hf_f32_sharded", {}), expected);
+  EXPECT_EQ(greedy("hf_f32", {"--place", "weights=nvme"}), expected);
+}
+
+TEST_F(StoriesText, DrawsAreThoseOfTheSeed) {
+  const json first = drawn({"--seed", "3", "--max-tokens", "40"});
+  EXPECT_EQ(first["ids"].size(), 40u);
+  EXPECT_EQ(first["ended_by"], "max tokens");
+  EXPECT_EQ(drawn({"--seed", "3", "--max-tokens", "40"})["ids"], first["ids"]);
+  EXPECT_EQ(drawn({"--seed", "3", "--max-tokens", "40", "--place", "weights=nvme"})["ids"],
+            first["ids"]);
+  EXPECT_NE(drawn({"--seed", "4", "--max-tokens", "40"})["ids"], first["ids"]);
+  // A shorter text is the beginning of a longer one.
+  const std::vector<int> ids = first["ids"];
+  EXPECT_EQ(drawn({"--seed", "3", "--max-tokens", "9"})["ids"],
+            std::vector<int>(ids.begin(), ids.begin() + 9));
+}
+
+TEST_F(StoriesText, EndsBeforeAStopToken) {
+  const json whole = drawn({"--temperature", "0", "--max-tokens", "20"});
+  const std::vector<int> ids = whole["ids"];
+  const int stop = ids[7];
+  const auto first = std::find(ids.begin(), ids.end(), stop);
+  const json ended =
+      drawn({"--temperature", "0", "--max-tokens", "20", "--stop-ids", std::to_string(stop)});
+  EXPECT_EQ(ended["ids"], std::vector<int>(ids.begin(), first));
+  EXPECT_EQ(ended["ended_by"], "end token");
+  EXPECT_TRUE(whole["text"].get<std::string>().starts_with(ended["text"].get<std::string>()));
+}
+
+TEST_F(StoriesText, EndsAtTheContextWithANote) {
+  const ProcessResult result = generate(
+      kData + "hf_f32", {"--prompt-ids", "1", "--max-tokens", "5000", "--stop-ids", "511"});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_PRED2(mentions, result.err, "context of 512 tokens is full");
+}
+
+// The cache of 1 + 511 positions takes 512 · 2 · 5 · 32 · 2 bytes = 320 KiB of the device memory.
+TEST_F(StoriesText, ACacheThatDoesNotFitIsRefusedWithWhatWould) {
+  const std::vector<std::string> arguments = {"--prompt-ids", "1",       "--max-tokens",
+                                              "5000",         "--place", "weights=host"};
+  std::vector<std::string> tight = arguments;
+  tight.insert(tight.end(), {"--device-memory", "4MiB"});
+  const ProcessResult refused = generate(kData + "hf_f32", tight);
+  EXPECT_NE(refused.exit_code, 0);
+  EXPECT_PRED2(mentions, refused.err, "device memory is short by");
+}
+
+constexpr const char* kBytes = "gpt2:layers=1,hidden=32,heads=2,context=64";
+
+TEST(Generate, BytesArePrintedAsValidUtf8) {
+  const ProcessResult result =
+      generate(kBytes, {"--from-scratch", "--prompt", "abc", "--max-tokens", "60", "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const json parsed = json::parse(result.out);  // throws for what is no UTF-8
+  EXPECT_EQ(parsed["prompt_ids"], (std::vector<int>{'a', 'b', 'c'}));
+  EXPECT_EQ(parsed["ids"].size(), 60u);
+  EXPECT_GE(parsed["text"].get<std::string>().size(), 60u);
+}
+
+TEST(Generate, ModelsWithoutATokenizerGiveIds) {
+  const ProcessResult result =
+      generate("gpt2:layers=1,hidden=32,heads=2,context=64,vocab=300",
+               {"--from-scratch", "--prompt-ids", "299,0", "--max-tokens", "5"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  std::istringstream ids(result.out);
+  int count = 0;
+  for (int id = 0; ids >> id; ++count) EXPECT_LT(id, 300);
+  EXPECT_EQ(count, 5);
+}
+
+TEST(Generate, RefusesWhatIsNoPrompt) {
+  const auto refused = [](const std::vector<std::string>& more, const std::string& message) {
+    std::vector<std::string> arguments = {"--from-scratch"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const ProcessResult result = generate(kBytes, arguments);
+    EXPECT_EQ(result.exit_code, kExitUsage) << result.err;
+    EXPECT_EQ(result.out, "");
+    EXPECT_PRED2(mentions, result.err, message);
+  };
+  refused({"--prompt-ids", "1,256"}, "'256' is no token of this model, whose ids are 0 to 255");
+  refused({"--prompt-ids", "1,,2"}, "'' is no token");
+  refused({"--prompt-ids", "1x"}, "'1x' is no token");
+  refused({"--prompt", "a", "--stop-ids", "-1"}, "--stop-ids: '-1' is no token");
+  refused({"--prompt", std::string(65, 'a')}, "65 tokens, more than the model's context of 64");
+  refused({}, "--prompt");
+}
+
+TEST(Generate, TextIsForModelsOfBytes) {
+  const ProcessResult result = generate("gpt2:layers=1,hidden=32,heads=2,context=64,vocab=300",
+                                        {"--from-scratch", "--prompt", "a"});
+  EXPECT_EQ(result.exit_code, kExitUsage);
+  EXPECT_PRED2(mentions, result.err, "--prompt-ids");
+}
+
+}  // namespace
+}  // namespace strata::test
