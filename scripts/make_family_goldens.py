@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/{llama,llama_untied,mistral,qwen2,qwen3}_tiny.{json,bin} and llama_training.*:
-tiny models of each family as transformers runs them, in f32 with eager attention, as an oracle for
-the tests.
+"""Writes STEM_tiny.{json,bin} in tests/golden, of llama, llama_untied, mistral, qwen2 and qwen3, and
+llama_training.*: tiny models of each family as transformers runs them, in f32 with eager attention,
+as an oracle for the tests.
 
 Needs torch, transformers and numpy; neither the build nor the tests do. The output depends on the
 constants below and on the versions of those packages; see tests/golden/README.md for what it holds.
@@ -149,8 +149,8 @@ def packed_inputs(window):
     """(document starts (B, T), the inputs that tell transformers of them): positions restart, and a
     token sees those of its document, the last `window` of them."""
     places = torch.arange(TOKENS)
-    starts = torch.stack(
-        [torch.tensor([max(s for s in row if s <= t) for t in range(TOKENS)]) for row in DOCUMENT_STARTS]
+    starts = torch.tensor(
+        [[max(s for s in row if s <= t) for t in range(TOKENS)] for row in DOCUMENT_STARTS]
     )
     query, key = places[None, :, None], places[None, None, :]
     seen = (key <= query) & (key >= starts[:, :, None]) & (key > query - window)
@@ -170,7 +170,7 @@ def put_evaluation(writer, oracle, weights, tokens, targets, prefix="", **inputs
     writer.put(f"{prefix}gradient_norm", [norm])
     for name, leaf in leaves.items():
         writer.put(f"{prefix}gradients/{name}", leaf.grad)
-    print(f"{prefix}loss {loss.item():.4f}, gradient norm {norm:.4f}, std of logits {logits.std():.2f}")
+    print(f"{prefix}loss {loss.item():.4f}, gradient norm {norm:.4f}, logits {logits.std():.2f}")
 
 
 def header(config, **more):
