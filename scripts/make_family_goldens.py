@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes STEM_tiny.{json,bin} in tests/golden, of llama, llama_untied, mistral, qwen2 and qwen3, and
+"""Writes tests/golden/STEM_tiny.{json,bin}, STEM llama, llama_untied, mistral, qwen2 and qwen3, and
 llama_training.*: tiny models of each family as transformers runs them, in f32 with eager attention,
 as an oracle for the tests.
 
