@@ -29,7 +29,13 @@ struct Case {
   std::string moments = "f32";
   std::vector<std::string> lr_scale = {};
   std::optional<engine::CheckpointInterval> checkpoint_every = {};  // in a run with a folder
+  std::string model = "gpt2:layers=3,hidden=48,heads=3,context=32";
 };
+
+constexpr const char* kLlama =
+    "llama:layers=3,hidden=48,heads=6,kv-heads=2,intermediate=80,context=32";
+constexpr const char* kQwen3 =
+    "qwen3:layers=3,hidden=48,heads=4,kv-heads=2,head-dim=20,intermediate=80,context=32";
 
 void PrintTo(const Case& test, std::ostream* out) { *out << test.name; }
 
@@ -38,7 +44,7 @@ class Reservation : public ::testing::Test {
   Reservation() { write_text(folder_.path("text.txt"), 8000); }
 
   Options options(const Case& test) const {
-    Options options = small_run(folder_, "gpt2:layers=3,hidden=48,heads=3,context=32", 48 * kMiB);
+    Options options = small_run(folder_, test.model.c_str(), 48 * kMiB);
     options.val_fraction = 0.2;
     options.global_batch = 8;
     options.micro_batch = 2;
@@ -205,6 +211,22 @@ std::vector<Case> cases() {
          .smallest = true,
          .lr_scale = {"h.1.*=0"},
          .checkpoint_every = engine::CheckpointInterval{1, 0}});
+    add({.name = "llama_smallest",
+         .place = "all=nvme",
+         .activations = "nvme",
+         .prefetch = 0,
+         .smallest = true,
+         .model = kLlama});
+    add({.name = "llama_mixed_passes",
+         .place = "weights=nvme,remainder=device,moments=host,gradients=device",
+         .activations = "host",
+         .pass = 2,
+         .model = kLlama});
+    add({.name = "qwen3_no_recompute",
+         .place = "all=nvme",
+         .activations = "nvme",
+         .recompute = false,
+         .model = kQwen3});
     add({.name = "clean_mark",
          .place = "weights=host,remainder=nvme,moments=device,gradients=host",
          .activations = "host",

@@ -17,15 +17,25 @@ using engine::StepResult;
 
 constexpr std::int64_t kSequences = 5;  // evaluated
 
-class Evaluation : public ::testing::TestWithParam<const char*> {  // --place
+constexpr const char* kGpt2 = "gpt2:layers=2,hidden=32,heads=2,context=16";
+constexpr const char* kLlama =
+    "llama:layers=2,hidden=32,heads=4,kv-heads=2,intermediate=48,context=16";
+
+struct Case {
+  std::string name;
+  std::string place;
+  const char* model = kGpt2;
+};
+
+class Evaluation : public ::testing::TestWithParam<Case> {
  protected:
   Evaluation() { write_text(folder_.path("text.txt"), 8000); }
 
   // The optimizer is deferred: the defaults clip.
   Options options() const {
-    Options options = small_run(folder_, "gpt2:layers=2,hidden=32,heads=2,context=16", 32 * kMiB);
+    Options options = small_run(folder_, GetParam().model, 32 * kMiB);
     options.val_fraction = 0.2;
-    options.place = GetParam();
+    options.place = GetParam().place;
     options.activations = "host";
     options.global_batch = 3;
     options.lr = 3e-3;
@@ -176,11 +186,11 @@ TEST_P(Evaluation, ALeapOutOfTheDomainEndsTheRun) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Places, Evaluation, ::testing::Values("all=host", "all=nvme", "weights=device,moments=nvme"),
-    [](const auto& info) {
-      return std::string(std::vector<const char*>{"host", "nvme", "weights_on_device"}[info.index]);
-    });
+INSTANTIATE_TEST_SUITE_P(Runs, Evaluation,
+                         ::testing::Values(Case{"host", "all=host"}, Case{"nvme", "all=nvme"},
+                                           Case{"weights_on_device", "weights=device,moments=nvme"},
+                                           Case{"llama_nvme", "all=nvme", kLlama}),
+                         [](const auto& info) { return info.param.name; });
 
 }  // namespace
 }  // namespace strata::test
