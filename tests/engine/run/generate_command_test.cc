@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/plan/run_setup.h"
 #include "tests/support/error_text.h"
 #include "tests/support/process.h"
 #include "tests/support/temporary_folder.h"
@@ -98,15 +99,37 @@ TEST_F(StoriesText, EndsAtTheContextWithANote) {
   EXPECT_PRED2(mentions, result.err, "context of 512 tokens is full");
 }
 
-// The cache of 1 + 511 positions takes 512 · 2 · 5 · 32 · 2 bytes = 320 KiB of the device memory.
+// Device memory that a plan for so many tokens takes.
+std::int64_t device_bytes(std::int64_t max_tokens) {
+  engine::Options options;
+  options.model = kData + "hf_f32";
+  options.prompt_ids = "1";
+  options.max_tokens = max_tokens;
+  options.place = "weights=host";
+  options.threads = 2;
+  const auto comm = comm::make_single_rank_communicator();
+  return engine::make_run_setup(options, comm->topology(), comm->staging_bytes(),
+                                offload::kBlockElements, engine::Purpose::inference)
+      .plan.total_bytes(offload::Tier::device);
+}
+
 TEST_F(StoriesText, ACacheThatDoesNotFitIsRefusedWithWhatWould) {
-  const std::vector<std::string> arguments = {"--prompt-ids", "1",       "--max-tokens",
-                                              "5000",         "--place", "weights=host"};
-  std::vector<std::string> tight = arguments;
-  tight.insert(tight.end(), {"--device-memory", "4MiB"});
-  const ProcessResult refused = generate(kData + "hf_f32", tight);
+  const auto run = [](const std::string& max_tokens, const std::string& memory) {
+    return generate(kData + "hf_f32",
+                    {"--prompt-ids", "1", "--temperature", "0", "--place", "weights=host",
+                     "--max-tokens", max_tokens, "--device-memory", memory});
+  };
+  const std::string memory = std::to_string(device_bytes(100));
+  const ProcessResult refused = run("5000", memory);
   EXPECT_NE(refused.exit_code, 0);
   EXPECT_PRED2(mentions, refused.err, "device memory is short by");
+  const std::string advice = "or use --max-tokens ";
+  ASSERT_PRED2(mentions, refused.err, advice);
+  const std::size_t number = refused.err.find(advice) + advice.size();
+  const int advised = std::stoi(refused.err.substr(number));
+  EXPECT_GE(advised, 100);
+  EXPECT_EQ(run(std::to_string(advised), memory).exit_code, 0);
+  EXPECT_NE(run(std::to_string(advised + 1), memory).exit_code, 0);
 }
 
 constexpr const char* kBytes = "gpt2:layers=1,hidden=32,heads=2,context=64";
