@@ -18,6 +18,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import tempfile
 
 # In place of this folder, whose tokenize.py is not Python's module of that name.
 sys.path[0] = os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib")
@@ -73,13 +74,15 @@ class Chat:
     def _generate(self, ids: list[int]) -> str:
         command = [*self._command, "--prompt-ids", ",".join(map(str, ids))]
         reply = b""
-        with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
-            while text := os.read(process.stdout.fileno(), READ_BYTES):
-                sys.stdout.buffer.write(text)
-                sys.stdout.buffer.flush()
-                reply += text
-        if process.returncode != 0:
-            raise UsageError("strata generate failed")
+        with tempfile.TemporaryFile() as notes:
+            with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=notes) as process:
+                while text := os.read(process.stdout.fileno(), READ_BYTES):
+                    sys.stdout.buffer.write(text)
+                    sys.stdout.buffer.flush()
+                    reply += text
+            if process.returncode != 0:
+                notes.seek(0)
+                raise UsageError(notes.read().decode(errors="replace").strip())
         if not reply.endswith(b"\n"):
             print()
         return reply.decode(errors="replace").strip()

@@ -77,8 +77,8 @@ class ChatTest(unittest.TestCase):
         self.assertEqual(self.prompts(), ["Q: one\n", "Q: two\n"])
 
     def test_a_program_that_fails_or_is_not_there_is_an_error(self):
-        self.set_program("exit 3")
-        with self.assertRaisesRegex(UsageError, "strata generate failed"):
+        self.set_program("echo strata: error: no memory >&2; exit 3")
+        with self.assertRaisesRegex(UsageError, "^strata: error: no memory$"):
             self.answer(self.chat(), "how")
         self.program.unlink()
         with self.assertRaisesRegex(UsageError, "there is no program"):
