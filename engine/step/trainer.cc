@@ -104,7 +104,7 @@ StepResult Trainer::step(const Samples& data, const SampleOrder& order, std::int
   result.traffic = settle();
 
   const Totals total =
-      sum_over_ranks({loss_sum, norm.square_sum, norm.finite ? 1.0 : 0.0, 0, take_requests()});
+      sum_over_ranks({loss_sum, norm.square_sum, norm.finite ? 1.0 : 0.0, take_requests()});
   if (deferred() && gate_ != nullptr) gate_->updates_may_start();
   result.requests = total.requests;
   result.loss = total.loss_sum / static_cast<double>(result.rows.targets);
@@ -161,7 +161,7 @@ StepResult Trainer::empty_step(const RowCounts& rows) {
   apply_pending();
   result.traffic = settle();
   wait_for_gate_in_step();
-  result.requests = sum_over_ranks({0, 0, 0, 0, take_requests()}).requests;
+  result.requests = sum_over_ranks({0, 0, 0, take_requests()}).requests;
   return result;
 }
 
@@ -258,40 +258,24 @@ Trainer::Totals Trainer::sum_over_ranks(const Totals& mine) {
     total.loss_sum += each.loss_sum;
     total.square_sum += each.square_sum;
     total.finite += each.finite;
-    total.targets += each.targets;
     total.requests |= each.requests;
   }
   return total;
 }
 
 double Trainer::evaluate(const Samples& data, std::int64_t samples) {
-  const std::int64_t rank = setup_.topology.rank;
-  const std::int64_t ranks = setup_.topology.world_size;
-  const std::int64_t first = samples * rank / ranks;
-  const std::int64_t last = samples * (rank + 1) / ranks;
-  const std::int64_t per_pass = setup_.batch.pass_micro_batches_max() * setup_.batch.micro_batch;
-  const std::int64_t passes = ceil_div(ceil_div(samples, ranks), per_pass);
-  auto* const loss_sum = reinterpret_cast<double*>(results_.data());
-  std::int64_t targets = 0;
-  zero_loss_sum();
-  for (std::int64_t p = 0; p < passes; ++p) {
-    const std::int64_t from = std::min(first + p * per_pass, last);
-    const LoadedBatches loaded = loader_.load(
-        data, [](std::int64_t s) { return s; }, from, std::min(per_pass, last - from));
-    targets += loaded.rows.targets;
-    pass_.evaluate(loaded.batches, loss_sum, pending_updates());
-    compute_->synchronize();
-  }
+  const EvaluationTotals total = engine::evaluate(
+      {setup_.batch, pass_, loader_, *compute_, parts_.comm, results_, host_results_}, data,
+      samples, pending_updates());
   updates_applied();
   settle();
-  const Totals total = sum_over_ranks({read_loss_sum(), 0, 0, targets, 0});
   if (total.targets == 0) {
     throw_error<TrainingError>(
         "no token is trained in the {} validation sequences of an evaluation, so there is no loss; "
         "use more of them (--eval-batches) or other validation data",
         samples);
   }
-  return total.loss_sum / static_cast<double>(total.targets);
+  return total.loss();
 }
 
 void Trainer::restart_sample() {

@@ -101,7 +101,6 @@ class Trainer {
     double loss_sum;
     double square_sum;
     double finite;
-    std::int64_t targets;
     std::uint32_t requests;
   };
   Totals sum_over_ranks(const Totals& mine);

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "kernels/base/error.h"
 #include "tests/engine/data/sample_test.h"
 #include "tests/engine/data/token_test_files.h"
@@ -132,6 +134,26 @@ TEST(TrainingData, MegatronDocumentsAreForPacking) {
   EXPECT_EQ(sample_text(*packed.train, 0, 6), "ab____>bc____");
   EXPECT_EQ(sample_text(*packed.train, 1, 6), "defghj>efghik");
   EXPECT_TRUE(mentions(packed.train->description(), "1 without a token to predict"));
+}
+
+// A file that others made (see the data's README): 1,361,845 tokens in 1,000 documents, of which
+// each leaves one token without a row, and the long ones more.
+TEST(SharedData, MegatronIsPacked) {
+  Options options;
+  options.data = STRATA_SOURCE_DIR "/../shared/data/megatron/meg-gpt2-openwebtext_text_document";
+  if (!std::filesystem::exists(options.data + ".idx")) GTEST_SKIP() << "no " << options.data;
+  options.pack = true;
+  options.overlong = "truncate";
+  const auto packed = [&](std::int64_t seq_len) {
+    return open_training_data(options, 5000, seq_len);
+  };
+  EXPECT_EQ(packed(1 << 20).train->tokens(), 1'361'845 - 1000);
+  const TrainingData data = packed(1024);
+  const Samples& samples = *data.train;
+  EXPECT_LT(samples.tokens(), 1'361'845 - 1000);
+  EXPECT_GT(samples.tokens(), samples.count() * 512);  // two neighbours are more than a sequence
+  const test::ReadSample last(samples, samples.count() - 1, 1024);
+  EXPECT_GE(last.targets.front(), 0);
 }
 
 }  // namespace
