@@ -21,32 +21,33 @@
 
 namespace strata::engine {
 
-// Adopts the commit; states that are resident are read into memory. Writes nothing.
-class InPlaceFiller final : public StateFiller {
+class CommitFiller : public StateFiller {
  public:
-  InPlaceFiller(OpenedStore& source, WorkerSet& workers) : source_(source), workers_(workers) {}
+  CommitFiller(OpenedStore& source, WorkerSet& workers) : source_(source), workers_(workers) {}
 
-  void fill(offload::StateStore& store, StateAccess& access, AlignedSpan staging) override;
-
- private:
+ protected:
   OpenedStore& source_;
   WorkerSet& workers_;
+};
+
+// Adopts the commit; states that are resident are read into memory. Writes nothing.
+class InPlaceFiller final : public CommitFiller {
+ public:
+  using CommitFiller::CommitFiller;
+
+  void fill(offload::StateStore& store, StateAccess& access, AlignedSpan staging) override;
 };
 
 // Composes this rank's shards from the blocks that overlap them. What this rank reaches it reads
 // itself; a block that some rank needs and does not reach is sent to all by the shard's keeper, in
 // an order that is the same on all ranks.
-class ReshardFiller final : public StateFiller {
+class ReshardFiller final : public CommitFiller {
  public:
-  ReshardFiller(OpenedStore& source, WorkerSet& workers) : source_(source), workers_(workers) {}
+  using CommitFiller::CommitFiller;
 
   // `staging`: where it is too small for blocks of the old store, as with small models, it takes
   // memory of its own.
   void fill(offload::StateStore& store, StateAccess& access, AlignedSpan staging) override;
-
- private:
-  OpenedStore& source_;
-  WorkerSet& workers_;
 };
 
 }  // namespace strata::engine

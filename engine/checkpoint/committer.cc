@@ -13,14 +13,13 @@ using offload::Tier;
 
 Committer::Committer(CommitterParts parts, AlignedSpan staging, std::optional<Origin> origin)
     : parts_(std::move(parts)),
-      staging_(staging),
       copies_stream_(parts_.device.make_stream("commit copy")),
       changed_(parts_.manifest.units.size(), 0),
       thread_("commit", parts_.failure, 1) {
   copies_.report_to(parts_.store.lasting_writes());
-  const std::int64_t half_bytes = staging_.bytes() / 2 / kPageBytes * kPageBytes;
+  const std::int64_t half_bytes = staging.bytes() / 2 / kPageBytes * kPageBytes;
   for (std::size_t i = 0; i < halves_.size(); ++i) {
-    halves_[i].memory = staging_.sub(static_cast<std::int64_t>(i) * half_bytes, half_bytes);
+    halves_[i].memory = staging.sub(static_cast<std::int64_t>(i) * half_bytes, half_bytes);
     halves_[i].writes.report_to(parts_.store.lasting_writes());
   }
   table_.live_slots.resize(parts_.manifest.units.size());

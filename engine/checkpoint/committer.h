@@ -79,7 +79,6 @@ class Committer final : public UpdateGate {
   void copy_from_device(int unit, offload::StateKind kind);
 
   CommitterParts parts_;
-  AlignedSpan staging_;
   std::unique_ptr<Stream> copies_stream_;
   io::IoGroup copies_;  // from host memory
   struct Half {         // of the staging

@@ -48,7 +48,7 @@ bool lacks_space_beside(const RunSetup& setup, comm::Communicator& comm) {
 
 }  // namespace
 
-DurableRun::DurableRun(const RunSetup& setup, comm::Communicator& comm, const FailureLatch& failure)
+DurableRun::DurableRun(const RunSetup& setup, comm::Communicator& comm, FailureLatch& failure)
     : setup_(setup), comm_(comm), failure_(failure) {
   const std::string& folder = setup.options.run;
   const std::string text = broadcast_text(
@@ -107,7 +107,7 @@ StateFiller* DurableRun::filler(WorkerSet& workers) {
   return filler_.get();
 }
 
-void DurableRun::begin(Trainer& trainer, Session& session, FailureLatch& failure,
+void DurableRun::begin(Trainer& trainer, Session& session,
                        std::function<void()> before_superblock) {
   RunStore& store = session.store();
   const AlignedSpan staging = trainer.checkpoint_staging();
@@ -118,7 +118,7 @@ void DurableRun::begin(Trainer& trainer, Session& session, FailureLatch& failure
   std::optional<Committer::Origin> origin;
   if (in_place_) origin = {stored_->commit()->step, snapshot_};
   committer_ = std::make_unique<Committer>(
-      CommitterParts{trainer.state(), *log_, store.manifest, session.device(), failure,
+      CommitterParts{trainer.state(), *log_, store.manifest, session.device(), failure_,
                      session.tracer(), std::move(before_superblock)},
       staging.sub(log_bytes, staging.bytes() - log_bytes), origin);
   trainer.go_on_from({snapshot_.optimizer_step, snapshot_.skipped_in_a_row});

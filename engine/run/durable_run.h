@@ -32,9 +32,9 @@ namespace strata::engine {
 
 class DurableRun {
  public:
-  // Rank 0's folder counts. `failure` also ends the verification and the moving of a store. All
-  // must outlive the run.
-  DurableRun(const RunSetup& setup, comm::Communicator& comm, const FailureLatch& failure);
+  // Rank 0's folder counts. `failure`, where a failed commit shows, also ends the verification and
+  // the moving of a store. All must outlive the run.
+  DurableRun(const RunSetup& setup, comm::Communicator& comm, FailureLatch& failure);
   ~DurableRun();
 
   // Whether the run has a store: it stays then, whatever happens.
@@ -53,8 +53,7 @@ class DurableRun {
   std::string origin_text() const;  // "step 50 of the store in /a, in place"; empty at a beginning
 
   // Once the trainer has its state. `before_superblock`: see CommitterParts.
-  void begin(Trainer& trainer, Session& session, FailureLatch& failure,
-             std::function<void()> before_superblock);
+  void begin(Trainer& trainer, Session& session, std::function<void()> before_superblock);
 
   Committer& committer() { return *committer_; }
 
@@ -77,7 +76,7 @@ class DurableRun {
 
   const RunSetup& setup_;
   comm::Communicator& comm_;
-  const FailureLatch& failure_;
+  FailureLatch& failure_;
   std::optional<StorePointer> pointer_;
   std::unique_ptr<StoredRun> stored_;
   std::unique_ptr<StateFiller> filler_;

@@ -274,7 +274,7 @@ RunEnd train(const Prepared& prepared, Session& session, Ranks& ranks, DurableRu
   Trainer trainer(prepared.setup, parts);
   const CommitsEnd commits_end{durable};
   if (durable != nullptr) {
-    durable->begin(trainer, session, ranks.failure, [&] {
+    durable->begin(trainer, session, [&] {
       if (frame.log) frame.log->sync();
     });
   }

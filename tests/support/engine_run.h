@@ -52,7 +52,7 @@ class EngineRun {
         trainer_(setup_, parts()),
         order_(data_.train->count(), options.seed) {
     if (durable_ == nullptr) return;
-    durable_->begin(trainer_, session_, failure_, {});
+    durable_->begin(trainer_, session_, {});
     trainer_.hold_updates_at(durable_->committer());
     steps_ = durable_->step();
   }
@@ -102,7 +102,7 @@ class EngineRun {
   }
   static std::unique_ptr<engine::DurableRun> open_folder(const engine::RunSetup& setup,
                                                          comm::Communicator& comm,
-                                                         const FailureLatch& failure) {
+                                                         FailureLatch& failure) {
     std::filesystem::create_directories(setup.options.run);
     return std::make_unique<engine::DurableRun>(setup, comm, failure);
   }
