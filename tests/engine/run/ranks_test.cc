@@ -197,12 +197,16 @@ TEST_P(RankCounts, Agree) {
   }
 }
 
+constexpr const char* kLlama =
+    "llama:layers=2,hidden=36,heads=6,kv-heads=2,intermediate=64,context=32";
+
 INSTANTIATE_TEST_SUITE_P(
     Regimes, RankCounts,
     ::testing::Values(Regime{"Host", {}}, Regime{"Nvme", {"--place", "all=nvme"}},
                       Regime{"HostInBackward", {"--clip-norm", "0", "--micro-batch", "3"}},
                       Regime{"NvmeInBackwardInPasses",
-                             {"--place", "all=nvme", "--clip-norm", "0", "--pass", "1"}}),
+                             {"--place", "all=nvme", "--clip-norm", "0", "--pass", "1"}},
+                      Regime{"LlamaNvme", {"--model", kLlama, "--place", "all=nvme"}}),
     [](const auto& instance) { return instance.param.name; });
 
 TEST_F(RanksTest, RepeatBitForBit) {
