@@ -35,19 +35,11 @@ class Inference {
   EvaluationTotals evaluate(const Samples& data, std::int64_t samples);
 
   // With a prompt: logits (V) of the token after all those given so far and these, in all no more
-  // than setup().decode.positions. Valid until the next call of anything here.
+  // than the setup has positions for (RunSetup::decode). Valid until the next call of anything
+  // here.
   std::span<const float> next_logits(std::span<const std::int32_t> tokens) {
     return decode_->next_logits(tokens, nullptr);
   }
-
-  const RunSetup& setup() const { return setup_; }
-  // What a pass is enqueued on, and the pass itself.
-  Stream& compute() { return *compute_; }
-  ModelPass& pass() { return pass_; }
-  BatchLoader& loader() { return loader_; }
-  // kResultsBytes: on the device, and pinned for what comes from there.
-  DeviceBuffer& results() { return results_; }
-  PinnedBuffer& host_results() { return host_results_; }
 
  private:
   void load();
