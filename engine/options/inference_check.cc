@@ -11,6 +11,7 @@ namespace {
 
 // Of a pass; more have no use, and products of larger numbers would not be numbers any more.
 constexpr std::int64_t kSequencesMax = 1 << 20;
+constexpr double kTemperatureMax = 1e6;
 
 void check_place(const Options& o) {
   if (o.place.empty() ||
@@ -62,7 +63,7 @@ void check_generate_options(const Options& options) {
     throw ConfigError("give the text to go on from with --prompt, or tokens with --prompt-ids 1,2");
   }
   require_at_least("max-tokens", options.max_tokens, std::int64_t{1});
-  require_at_least("temperature", options.temperature, 0.0);
+  require_within("temperature", options.temperature, 0, kTemperatureMax);
   require_at_least("top-k", options.top_k, std::int64_t{0});
   if (!(options.top_p > 0 && options.top_p <= 1)) {
     throw_error<ConfigError>("--top-p is {}, but must be above 0 and at most 1", options.top_p);
