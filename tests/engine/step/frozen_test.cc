@@ -39,6 +39,22 @@ TEST_P(Frozen, StaysAsItWasAndTheRestLearns) {
   }
 }
 
+// The token table and a head of its own, each frozen alone.
+TEST_P(Frozen, OneOfTwoTablesStaysAsItWas) {
+  for (const std::string frozen : {"lm_head", "embed_tokens"}) {
+    Options llama = options({frozen + ".*=0"});
+    llama.model = kLlama;
+    EngineRun run(llama);
+    const auto before = run.masters();
+    for (int i = 0; i < kSteps; ++i) run.step();
+    const auto after = run.masters();
+    for (std::size_t u = 0; u < before.size(); ++u) {
+      const std::string& name = run.setup().units[u].name;
+      EXPECT_EQ(after[u] == before[u], name.starts_with(frozen)) << name;
+    }
+  }
+}
+
 // The squares of all elements are those of some and those of the others. In the first step all runs
 // have the same weights, so the same gradients; the sums are of positive numbers in f64, in another
 // order: a relative error of at most 1e5 elements x 2^-53 = 1e-11.
