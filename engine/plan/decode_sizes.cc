@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/plan/pass_sizes.h"
 #include "kernels/base/bytes.h"
 #include "kernels/device/device.h"
 
@@ -39,11 +40,6 @@ std::int64_t decode_memory_bytes(const DecodeShape& shape) {
   return models::layout_bytes<DecodeMemory>(shape);
 }
 
-std::int64_t decode_rotary_bytes(const DecodeShape& shape) {
-  if (!shape.config.rotary) return 0;
-  return shape.positions * shape.config.head_dim * bytes_of(Dtype::f32);
-}
-
 std::int64_t decode_host_bytes(const DecodeShape& shape) {
   return std::max(2 * shape.piece, shape.config.vocabulary) * bytes_of(Dtype::f32);
 }
@@ -51,11 +47,12 @@ std::int64_t decode_host_bytes(const DecodeShape& shape) {
 std::vector<offload::PlannedBuffer> decode_buffers(const DecodeShape& shape) {
   using offload::Tier;
   if (shape.positions == 0) return {};
+  const std::int64_t rotary = rotary_bytes(shape.config, shape.positions);
   return {{Tier::device, kKvCacheTag, kv_cache_bytes(shape)},
           {Tier::device, kDecodeTag, decode_memory_bytes(shape)},
-          {Tier::device, kDecodeRotaryTag, decode_rotary_bytes(shape)},
+          {Tier::device, kDecodeRotaryTag, rotary},
           {Tier::host, kDecodeTag, decode_host_bytes(shape)},
-          {Tier::host, kDecodeRotaryTag, decode_rotary_bytes(shape)}};
+          {Tier::host, kDecodeRotaryTag, rotary}};
 }
 
 }  // namespace strata::engine

@@ -41,7 +41,6 @@ struct DecodeMemory {
 
 std::int64_t kv_cache_bytes(const DecodeShape& shape);
 std::int64_t decode_memory_bytes(const DecodeShape& shape);
-std::int64_t decode_rotary_bytes(const DecodeShape& shape);  // cos, then sin; 0 without rotary
 // Host memory: token ids and positions of a piece, or the logits.
 std::int64_t decode_host_bytes(const DecodeShape& shape);
 

@@ -40,9 +40,8 @@ std::int64_t head_rows_bytes(const PassShape& shape) {
   return round_up(head_of(shape).rows_bytes(), Device::kAlignmentBytes);
 }
 
-std::int64_t rotary_bytes(const PassShape& shape) {
-  if (!shape.config.rotary) return 0;
-  return shape.micro_batch.tokens * shape.config.head_dim * bytes_of(Dtype::f32);  // cos, then sin
+std::int64_t rotary_bytes(const models::ModelConfig& config, std::int64_t positions) {
+  return config.rotary ? positions * config.head_dim * bytes_of(Dtype::f32) : 0;
 }
 
 std::int64_t workspace_bytes(const PassShape& shape) {
@@ -74,10 +73,11 @@ std::vector<std::int64_t> record_bytes(const PassShape& shape) {
 
 std::vector<offload::PlannedBuffer> pass_buffers(const PassShape& shape) {
   using offload::Tier;
+  const std::int64_t rotary = rotary_bytes(shape.config, shape.micro_batch.tokens);
   return {{Tier::device, "block activations", block_of(shape).saved_bytes()},
           {Tier::device, "head statistics", shape.micro_batches_max * head_rows_bytes(shape)},
-          {Tier::device, kRotaryTag, rotary_bytes(shape)},
-          {Tier::host, kRotaryTag, rotary_bytes(shape)},
+          {Tier::device, kRotaryTag, rotary},
+          {Tier::host, kRotaryTag, rotary},
           {Tier::device, "compute workspace", workspace_bytes(shape)}};
 }
 

@@ -30,8 +30,8 @@ WalkShape largest_walk(const PassShape& shape, const UnitIndex& units);
 std::int64_t block_input_bytes(const PassShape& shape);
 // Rows' statistics of the head for one micro-batch.
 std::int64_t head_rows_bytes(const PassShape& shape);
-// The tables of rotary positions: of a sequence's positions; 0 without them.
-std::int64_t rotary_bytes(const PassShape& shape);
+// The tables of rotary positions, cos and then sin; 0 for a model without them.
+std::int64_t rotary_bytes(const models::ModelConfig& config, std::int64_t positions);
 // Scratch that block backward and head use in turn.
 std::int64_t workspace_bytes(const PassShape& shape);
 

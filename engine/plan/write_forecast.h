@@ -10,8 +10,7 @@
 namespace strata::engine {
 
 // Of one rank. Upper bounds: a last, smaller pass is counted as a full one, and so is a skipped
-// step. Without samples, which write where activations are on NVMe, and without checkpoints by time
-// but for the last.
+// step. Without checkpoints by time but for the last.
 struct WriteForecast {
   std::int64_t start_bytes = 0;       // the initial state, and measuring the drives
   std::int64_t step_bytes = 0;        // one step with its update

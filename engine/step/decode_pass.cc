@@ -6,7 +6,6 @@
 #include "kernels/base/error.h"
 #include "kernels/ops/embedding.h"
 #include "models/resident_unit.h"
-#include "models/rotary_tables.h"
 
 namespace strata::engine {
 
@@ -29,9 +28,8 @@ DecodePass::DecodePass(const DecodeShape& shape, const std::vector<models::UnitS
       buffer_(device.allocate(kDecodeTag, decode_memory_bytes(shape))),
       memory_(models::lay_out<DecodeMemory>(buffer_.data(), shape)),
       host_(device.allocate_pinned(kDecodeTag, decode_host_bytes(shape))),
-      rotary_(device.allocate(kDecodeRotaryTag, decode_rotary_bytes(shape))),
-      host_rotary_(device.allocate_pinned(kDecodeRotaryTag, decode_rotary_bytes(shape))),
-      block_(shape.config, shape.precision, {1, shape.piece}, make_rotary_tables()),
+      rotary_(shape.config, shape.positions, kDecodeRotaryTag, device, compute),
+      block_(shape.config, shape.precision, {1, shape.piece}, rotary_.tables()),
       head_(shape.config, shape.precision, {1, 1}) {
   compute_.fill_zero(cache_.data(), kv_cache_bytes(shape));
 }
@@ -128,17 +126,6 @@ ops::KvCache DecodePass::layer_cache(std::int64_t layer) const {
                          shape_.config.kv_channels());
   };
   return {.k = part(2 * layer), .v = part(2 * layer + 1)};
-}
-
-ops::RotaryTables DecodePass::make_rotary_tables() {
-  if (!shape_.config.rotary) return {};
-  const std::int64_t elements = shape_.positions * shape_.config.head_dim / 2;
-  const std::span tables(host_rotary_.as<float>(), static_cast<std::size_t>(2 * elements));
-  models::fill_rotary_tables(*shape_.config.rotary, tables.first(tables.size() / 2),
-                             tables.last(tables.size() / 2));
-  compute_.copy(rotary_.data(), host_rotary_.data(), decode_rotary_bytes(shape_));
-  const auto* const device = reinterpret_cast<const float*>(rotary_.data());
-  return {device, device + elements, shape_.positions, shape_.config.head_dim};
 }
 
 }  // namespace strata::engine

@@ -14,6 +14,7 @@
 
 #include "engine/plan/decode_sizes.h"
 #include "engine/plan/model_walk.h"
+#include "engine/step/rotary_memory.h"
 #include "kernels/device/device.h"
 #include "models/decoder_block.h"
 #include "models/output_head.h"
@@ -49,7 +50,6 @@ class DecodePass {
   const std::byte* blocks(std::int64_t rows);
   void head(const std::byte* last_row);
   ops::KvCache layer_cache(std::int64_t layer) const;
-  ops::RotaryTables make_rotary_tables();
 
   DecodeShape shape_;
   const std::vector<models::UnitSpec>& units_;
@@ -61,8 +61,7 @@ class DecodePass {
   DeviceBuffer buffer_;
   DecodeMemory memory_;
   PinnedBuffer host_;
-  DeviceBuffer rotary_;
-  PinnedBuffer host_rotary_;  // where the tables were made
+  RotaryMemory rotary_;
   models::DecoderBlock block_;
   models::OutputHead head_;
   std::int64_t past_ = 0;  // tokens so far

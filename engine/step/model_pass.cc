@@ -36,9 +36,8 @@ ModelPass::ModelPass(const PassShape& shape, std::vector<models::UnitSpec> units
       weights_(weights),
       activations_(activations),
       gradients_(gradients),
-      rotary_(device.allocate(kRotaryTag, rotary_bytes(shape))),
-      host_rotary_(device.allocate_pinned(kRotaryTag, rotary_bytes(shape))),
-      block_(shape.config, shape.precision, shape.micro_batch, make_rotary_tables()),
+      rotary_(shape.config, shape.micro_batch.tokens, kRotaryTag, device, compute),
+      block_(shape.config, shape.precision, shape.micro_batch, rotary_.tables()),
       head_(shape.config, shape.precision, shape.micro_batch),
       saved_(device.allocate("block activations", block_.saved_bytes())),
       head_rows_bytes_(head_rows_bytes(shape)),
@@ -105,17 +104,6 @@ void ModelPass::begin(WalkKind kind, std::span<const MicroBatch> batches,
 void ModelPass::end() {
   weights_.end();
   activations_.end();
-}
-
-ops::RotaryTables ModelPass::make_rotary_tables() {
-  if (!shape_.config.rotary) return {};
-  const std::int64_t positions = shape_.micro_batch.tokens;
-  const auto elements = static_cast<std::size_t>(positions * shape_.config.head_dim / 2);
-  const std::span tables(host_rotary_.as<float>(), 2 * elements);
-  models::fill_rotary_tables(*shape_.config.rotary, tables.first(elements), tables.last(elements));
-  compute_.copy(rotary_.data(), host_rotary_.data(), rotary_bytes(shape_));
-  const auto* const device = reinterpret_cast<const float*>(rotary_.data());
-  return {device, device + elements, positions, shape_.config.head_dim};
 }
 
 // x = or += the rows of a table that `ids` names.

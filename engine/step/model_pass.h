@@ -11,6 +11,7 @@
 
 #include "engine/plan/model_walk.h"
 #include "engine/plan/pass_sizes.h"
+#include "engine/step/rotary_memory.h"
 #include "kernels/device/device.h"
 #include "models/decoder_block.h"
 #include "models/output_head.h"
@@ -82,7 +83,6 @@ class ModelPass {
 
   float* open_gradients(int unit, std::span<const MicroBatch> batches);
   std::byte* saved_of(std::byte* input_record);
-  ops::RotaryTables make_rotary_tables();
   // The head's memory of one micro-batch, whose records the caller has opened (or has not: null).
   models::HeadMemory head_memory(int micro_batch, std::byte* normed, std::byte* dnormed) const;
   const models::UnitSpec& unit(int index) const { return units_[static_cast<std::size_t>(index)]; }
@@ -97,8 +97,7 @@ class ModelPass {
   offload::WeightStreamer& weights_;
   offload::ActivationStore& activations_;
   offload::GradientSink* gradients_;
-  DeviceBuffer rotary_;       // cos, then sin, of every position of a sequence
-  PinnedBuffer host_rotary_;  // where they were made
+  RotaryMemory rotary_;
   models::DecoderBlock block_;
   models::OutputHead head_;
   DeviceBuffer saved_;            // of the block at hand, with recompute

@@ -72,7 +72,7 @@ class Decoding : public ::testing::TestWithParam<const char*> {
     Options options = small_run(folder_, GetParam(), 32 * kMiB);
     options.from_scratch = true;
     options.val_fraction = 0.4;
-    options.prompt = "a";
+    options.prompt_ids = "97,98,99";
     options.max_tokens = 1000;
     options.precision = precision;
     options.matmul_dtype = precision;  // forced: no timing decides
