@@ -87,6 +87,12 @@ void require_multiple(const HfKeys& keys, const char* key, std::int64_t value, c
   keys.problem(fmt::format("{} ({}) must be a multiple of {} ({})", key, value, of, divisor));
 }
 
+void check_head_dim(const HfKeys& keys, const ModelConfig& config) {
+  if (config.head_dim <= kHeadDimMax) return;
+  keys.problem(
+      fmt::format("heads have {} channels; supported: up to {}", config.head_dim, kHeadDimMax));
+}
+
 constexpr Size kGpt2Sizes[] = {
     {"n_layer", &ModelConfig::layers, kLayersMax},
     {"n_embd", &ModelConfig::hidden, kHiddenMax},
@@ -103,6 +109,7 @@ void read_gpt2_sizes(const HfKeys& keys, ModelConfig& config) {
   config.head_dim = config.heads == 0 ? 0 : config.hidden / config.heads;
   config.intermediate = 4 * config.hidden;
   require_multiple(keys, "n_embd", config.hidden, "n_head", config.heads);
+  check_head_dim(keys, config);
   const json& inner = keys.value("n_inner");
   if (!inner.is_null() && inner != config.intermediate) {
     keys.problem(fmt::format("n_inner is {}; supported: null or 4 n_embd, {}", json_excerpt(inner),
@@ -173,6 +180,7 @@ void read_llama_sizes(const HfKeys& keys, ModelConfig& config) {
     }
   }
   config.head_dim = keys.count("head_dim", 1, kHeadDimMax, head_dim);
+  check_head_dim(keys, config);
   if (config.head_dim % 2 != 0) {
     keys.problem(fmt::format("head_dim is {}; rotary positions need an even one", config.head_dim));
   }

@@ -118,6 +118,10 @@ void fill_defaults(ModelConfig& config, std::string_view text) {
     }
     config.head_dim = config.hidden / config.heads;
   }
+  if (config.head_dim > kHeadDimMax) {
+    throw_error<ConfigError>("--model {}: heads have {} channels; supported: up to {}", text,
+                             config.head_dim, kHeadDimMax);
+  }
   if (config.intermediate != 0) return;
   config.intermediate = config.mlp == MlpKind::gelu
                             ? 4 * config.hidden

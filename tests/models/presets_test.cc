@@ -141,6 +141,7 @@ TEST(ModelConfig, SaysWhatIsWrong) {
   expect_error("gpt2" + shape + ",tied=no", "unknown key 'tied'");
   expect_error("llama" + shape + ",tied=true", "'tied' must be yes or no, not 'true'");
   expect_error("llama" + shape + ",kv-heads=3", "heads (4) must be a multiple of kv-heads (3)");
+  expect_error("gpt2:layers=1,hidden=2048,heads=1,context=4", "heads have 2048 channels");
   expect_error("llama" + shape + ",head-dim=7", "even head-dim, not 7");
   expect_error("llama" + shape + ",windw=7", "did you mean 'window'?");
   expect_error("gpt2-124", "did you mean 'gpt2-124m'");
@@ -231,7 +232,7 @@ TEST(ModelUnits, TokenTableIsCutIntoChunksThatCoverIt) {
     EXPECT_EQ(rows, config.vocabulary) << model;
   }
   EXPECT_EQ(table_chunk_rows(parse_model("gpt2-124m")), 5440);  // 4194304 / 768 = 5461.3
-  EXPECT_EQ(table_chunk_rows(parse_model("gpt2:layers=1,hidden=65536,heads=1,context=1")), 64);
+  EXPECT_EQ(table_chunk_rows(parse_model("gpt2:layers=1,hidden=65536,heads=64,context=1")), 64);
 }
 
 TEST(ModelUnits, MatricesDecayAndVectorsDoNot) {
