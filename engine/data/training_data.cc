@@ -141,10 +141,9 @@ TrainingData open_training_data(const Options& options, std::int64_t vocabulary,
 }
 
 std::string TrainingData::description() const {
-  std::string text =
-      fmt::format("{}; {} to train on", file.tokens->description(), train->description());
-  if (file.mask != nullptr) text += ", with a mask";
-  if (validation != nullptr) text += fmt::format("; {} for validation", validation->description());
+  std::string text = fmt::format("{}{}; to train on: {}", file.tokens->description(),
+                                 file.mask == nullptr ? "" : " with a mask", train->description());
+  if (validation != nullptr) text += fmt::format("; for validation: {}", validation->description());
   return text;
 }
 

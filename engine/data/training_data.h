@@ -17,7 +17,7 @@ struct TrainingData {
   std::unique_ptr<Samples> train;       // what is trained on; null where there is no --data
   std::unique_ptr<Samples> validation;  // null: none
 
-  std::string description() const;  // "1,000 llm.c tokens; 31 sequences, 3 for validation"
+  std::string description() const;  // "99 llm.c tokens; to train on: 9 sequences"
 };
 
 // Opens --data and --val-data, or takes --val-fraction from the end of --data (of its documents,

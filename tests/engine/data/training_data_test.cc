@@ -50,8 +50,8 @@ TEST(TrainingData, OfDocumentsTheLastAreHeldOut) {
   EXPECT_EQ(data.validation->count(), 2);
   EXPECT_EQ(sample_text(*data.validation, 1, kSeqLen), "k__>l__");
   EXPECT_TRUE(mentions(data.description(),
-                       "12 llm.c tokens; 3 sequences of 3 documents, 5 tokens in all to train on; "
-                       "2 sequences of 2 documents, 2 tokens in all for validation"))
+                       "12 llm.c tokens; to train on: 3 sequences of 3 documents, 5 tokens in all; "
+                       "for validation: 2 sequences of 2 documents, 2 tokens in all"))
       << data.description();
 }
 

@@ -53,8 +53,8 @@ TEST_F(DocumentRun, EpochsCountTokensAndTargets) {
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_PRED2(
       mentions, result.out,
-      "114 llm.c tokens; 12 sequences of 12 documents, 102 tokens in all to train on, with "
-      "a mask");
+      "114 llm.c tokens with a mask; to train on: 12 sequences of 12 documents, 102 tokens in "
+      "all");
   const std::vector<json> lines = log("log.jsonl");
   ASSERT_EQ(lines.size(), 6u);
   for (const std::size_t epoch : {0, 1}) {
