@@ -39,7 +39,7 @@ class Samples {
   virtual SampleLayout layout() const = 0;
   // Where all samples have the same number.
   virtual std::optional<std::int64_t> targets_per_sample() const = 0;
-  virtual std::string description() const = 0;  // "3 sequences of 7 documents, packed, 2.5% padding"
+  virtual std::string description() const = 0;  // "3 sequences of 7 documents, packed, …"
 
   // 1 to seq_len. Throws as read().
   virtual std::int64_t rows(std::int64_t sample) const = 0;
