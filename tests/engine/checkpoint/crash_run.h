@@ -149,7 +149,7 @@ class TrainingRank final : private UpdateGate {
         schedule_(learning_rates(options, kSteps)),
         observer_(observer) {
     if (durable_ == nullptr) return;
-    durable_->begin(trainer_, session_, failure_, {});
+    durable_->begin(trainer_, session_, {});
     trainer_.hold_updates_at(*this);
     step_ = durable_->step();
   }
