@@ -25,14 +25,14 @@ inline constexpr const char* kArithmeticChange = "arithmetic";
 
 // "auto" is an empty optional wherever a value can be chosen by the program.
 struct Options {
-  std::vector<std::string> arguments;  // what stands beside options: the DIR of gc
+  std::vector<std::string> arguments;  // what stands beside options: folders
 
   // model, data
   std::string model;
   std::string data;
   std::string val_data;
   double val_fraction = 0;
-  bool from_scratch = false;       // random weights for a preset that has published ones
+  bool from_scratch = false;       // random weights where published ones belong to it
   bool pack = false;               // several documents in a sequence
   std::string overlong = "error";  // drop, truncate, error: documents longer than a sequence
 
