@@ -14,7 +14,7 @@
 #include "engine/infer/stored_weights.h"
 #include "engine/options/options.h"
 #include "engine/plan/run_setup.h"
-#include "engine/portable/model_filler.h"
+#include "engine/portable/hf_filler.h"
 #include "engine/run/ranks.h"
 #include "engine/run/session.h"
 
@@ -24,7 +24,7 @@ namespace strata::engine {
 struct ReadableModel {
   RunSetup setup;                         // for inference
   std::unique_ptr<StoredWeights> stored;  // of a run
-  std::unique_ptr<ModelFiller> folder;    // of a Hugging Face folder; neither: random weights
+  std::unique_ptr<HfFiller> folder;       // of a Hugging Face folder; neither: random weights
 
   std::string weights_text() const;  // where they come from, for people
 };

@@ -21,22 +21,21 @@ void check_weights_exist(const Options& options) {
       options.model);
 }
 
-std::unique_ptr<ModelFiller> open_pretrained(const RunSetup& setup) {
+std::unique_ptr<HfFiller> open_pretrained(const RunSetup& setup) {
   const Options& options = setup.options;
   if (setup.source.folder.empty() || options.from_scratch || !options.resume_from.empty()) {
     return nullptr;
   }
-  return std::make_unique<ModelFiller>(setup.source.folder, manifest_of(setup),
-                                       setup.topology.rank);
+  return std::make_unique<HfFiller>(setup.source.folder, manifest_of(setup), setup.topology.rank);
 }
 
-std::string weights_text(const RunSetup& setup, const ModelFiller* pretrained) {
+std::string weights_text(const RunSetup& setup, const HfFiller* pretrained) {
   if (pretrained == nullptr) {
     const std::string& folder = setup.source.folder;
     return fmt::format("random, seed {}{}", setup.options.seed,
                        folder.empty() ? "" : "; the shape is that of " + folder);
   }
-  const ModelReader& reader = pretrained->reader();
+  const HfReader& reader = pretrained->reader();
   return fmt::format(
       "pretrained, from {} ({}){}", reader.folder(), reader.description(),
       setup.source.has_dropout ? "; trained without the dropout of its config.json" : "");

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "engine/plan/run_setup.h"
-#include "engine/portable/model_filler.h"
+#include "engine/portable/hf_filler.h"
 
 namespace strata::engine {
 
@@ -14,10 +14,10 @@ namespace strata::engine {
 void check_weights_exist(const Options& options);
 
 // Opened and checked for all but the values; null where the weights are random, or those of
-// --resume-from. Throws as ModelFiller does.
-std::unique_ptr<ModelFiller> open_pretrained(const RunSetup& setup);
+// --resume-from. Throws as HfFiller does.
+std::unique_ptr<HfFiller> open_pretrained(const RunSetup& setup);
 
 // Where the weights of a run come from that goes on from nothing, for people.
-std::string weights_text(const RunSetup& setup, const ModelFiller* pretrained);
+std::string weights_text(const RunSetup& setup, const HfFiller* pretrained);
 
 }  // namespace strata::engine

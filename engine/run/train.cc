@@ -48,7 +48,7 @@ struct Prepared {
   TrainingData data;
   std::string tokenizer_warning;  // "": checked, or there is none
   NvmeSpace nvme;
-  std::unique_ptr<ModelFiller> pretrained;  // null: random weights, or a run that goes on
+  std::unique_ptr<HfFiller> pretrained;  // null: random weights, or a run that goes on
 };
 
 NvmeSpace check_storage(const RunSetup& setup) {

@@ -1,4 +1,4 @@
-// ModelReader: the weights of a Hugging Face model folder, open, and ranges of parameters out of
+// HfReader: the weights of a Hugging Face model folder, open, and ranges of parameters out of
 // them: model.safetensors, or the shards that model.safetensors.index.json names.
 //
 // Tensors are F32, F16 or BF16, widened exactly; Hugging Face's orientation becomes ours
@@ -21,12 +21,12 @@
 
 namespace strata::engine {
 
-class ModelReader {
+class HfReader {
  public:
   // Throws ConfigError naming all tensors that are missing, extra, misshapen or of a type that is
   // not read, or what the folder has instead of such files; FormatError for a damaged file. Values
   // are not looked at.
-  ModelReader(std::string folder, const std::vector<PortableParameter>& parameters);
+  HfReader(std::string folder, const std::vector<PortableParameter>& parameters);
 
   const std::string& folder() const { return folder_; }
   std::string description() const;  // "model.safetensors, f32"

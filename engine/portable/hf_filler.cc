@@ -1,4 +1,4 @@
-#include "engine/portable/model_filler.h"
+#include "engine/portable/hf_filler.h"
 
 #include <fmt/format.h>
 
@@ -23,13 +23,13 @@ float bound_of(Dtype weights) {
 
 }  // namespace
 
-ModelFiller::ModelFiller(const std::string& folder, const store::Manifest& manifest, int rank)
+HfFiller::HfFiller(const std::string& folder, const store::Manifest& manifest, int rank)
     : parameters_(manifest),
       reader_(folder, parameters_.all()),
       weights_(manifest.dtypes.weights),
       rank_(rank) {}
 
-void ModelFiller::fill(offload::StateStore& store, StateAccess& access, AlignedSpan /*staging*/) {
+void HfFiller::fill(offload::StateStore& store, StateAccess& access, AlignedSpan /*staging*/) {
   ShardBlock block(store, access);
   for (int unit = 0; unit < parameters_.units(); ++unit) {
     for (std::int64_t b = 0; b < parameters_.blocks_of_shard(unit); ++b) {
@@ -53,7 +53,7 @@ void ModelFiller::fill(offload::StateStore& store, StateAccess& access, AlignedS
   }
 }
 
-void ModelFiller::fill_range(const BlockRange& range, std::span<float> masters) {
+void HfFiller::fill_range(const BlockRange& range, std::span<float> masters) {
   const PortableParameter& parameter = parameters_.all()[static_cast<std::size_t>(range.parameter)];
   reader_.read(parameter, range.first, masters);
   if (reader_.has_tied_head() && models::is_token_table(parameter.name)) {
@@ -63,8 +63,8 @@ void ModelFiller::fill_range(const BlockRange& range, std::span<float> masters) 
 }
 
 // Goes on with zeros, to find what else there is.
-void ModelFiller::check_values(const PortableParameter& parameter, std::int64_t first,
-                               std::span<float> masters) {
+void HfFiller::check_values(const PortableParameter& parameter, std::int64_t first,
+                            std::span<float> masters) {
   const float bound = bound_of(weights_);
   for (std::size_t i = 0; i < masters.size(); ++i) {
     if (std::abs(masters[i]) < bound) continue;
@@ -78,8 +78,8 @@ void ModelFiller::check_values(const PortableParameter& parameter, std::int64_t 
   }
 }
 
-void ModelFiller::check_tied_head(const PortableParameter& parameter, std::int64_t first,
-                                  std::span<const float> masters) {
+void HfFiller::check_tied_head(const PortableParameter& parameter, std::int64_t first,
+                               std::span<const float> masters) {
   head_.resize(masters.size());
   reader_.read_tied_head(first, head_);
   const auto same_bits = [](float a, float b) {

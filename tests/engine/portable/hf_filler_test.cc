@@ -1,5 +1,5 @@
 // A model folder in every form that there is of it fills any number of ranks with the same masters.
-#include "engine/portable/model_filler.h"
+#include "engine/portable/hf_filler.h"
 
 #include <cmath>
 #include <filesystem>
@@ -123,7 +123,7 @@ void fill(const std::string& folder, StateDtypes dtypes, int world_size, int ran
   CpuDevice device({8 * kMiB, -1}, host, workers, failure, nullptr);
   offload::StateStore store(plan, device, nullptr, workers);
   StateAccess access(store, device, {});
-  ModelFiller(folder, manifest_of(dtypes, world_size), rank).fill(store, access, {});
+  HfFiller(folder, manifest_of(dtypes, world_size), rank).fill(store, access, {});
   check(plan, store, access);
 }
 
@@ -161,7 +161,7 @@ void expect_filled(const std::string& folder, StateDtypes dtypes, int world_size
 
 float all_bits(const std::string& name, std::int64_t element) { return value_of(name, 0, element); }
 
-class ModelFillerTest : public ::testing::Test {
+class HfFillerTest : public ::testing::Test {
  protected:
   void expect_refused(const Tensors& tensors, const std::vector<std::string>& parts) {
     write_file(file_, tensors, "transformer.");
@@ -176,7 +176,7 @@ class ModelFillerTest : public ::testing::Test {
   const std::string file_ = folder_.path("model.safetensors");
 };
 
-TEST_F(ModelFillerTest, AnyNumberOfRanksGetsEveryBitOfF32) {
+TEST_F(HfFillerTest, AnyNumberOfRanksGetsEveryBitOfF32) {
   write_file(file_, model_tensors("F32"), "transformer.");
   for (const int ranks : {1, 2, 3}) {
     expect_filled(folder_.path(), kBf16, ranks, all_bits);
@@ -184,14 +184,14 @@ TEST_F(ModelFillerTest, AnyNumberOfRanksGetsEveryBitOfF32) {
   }
 }
 
-TEST_F(ModelFillerTest, NarrowTypesAreWidenedExactly) {
+TEST_F(HfFillerTest, NarrowTypesAreWidenedExactly) {
   for (const char* const dtype : {"F16", "BF16"}) {
     write_file(file_, model_tensors(dtype), "");
     expect_filled(folder_.path(), kBf16, 2, few_bits);
   }
 }
 
-TEST_F(ModelFillerTest, ShardsAndLinksAreFine) {
+TEST_F(HfFillerTest, ShardsAndLinksAreFine) {
   const std::string blobs = folder_.make_folder("blobs");
   const std::string snapshot = folder_.make_folder("snapshot");
   write_shards(blobs, model_tensors("F32"), "transformer.");
@@ -199,11 +199,11 @@ TEST_F(ModelFillerTest, ShardsAndLinksAreFine) {
     fs::create_symlink(entry.path(), fs::path(snapshot) / entry.path().filename());
   }
   expect_filled(snapshot, kBf16, 2, all_bits);
-  EXPECT_EQ(ModelReader(snapshot, PortableParameters(manifest_of(kBf16)).all()).description(),
+  EXPECT_EQ(HfReader(snapshot, PortableParameters(manifest_of(kBf16)).all()).description(),
             "6 files, f32");
 }
 
-TEST_F(ModelFillerTest, MaskBuffersAndAHeadThatIsTheTableAreIgnored) {
+TEST_F(HfFillerTest, MaskBuffersAndAHeadThatIsTheTableAreIgnored) {
   Tensors tensors = model_tensors("F32");
   tensors["h.0.attn.bias"] = {{1, 1, 2, 2}, {1, 0, 1, 1}};
   tensors["h.0.attn.masked_bias"] = {{}, {-1e4f}};
@@ -212,7 +212,7 @@ TEST_F(ModelFillerTest, MaskBuffersAndAHeadThatIsTheTableAreIgnored) {
   expect_filled(folder_.path(), kBf16, 2, all_bits);
 }
 
-TEST_F(ModelFillerTest, AllTensorsThatDoNotFitAreNamed) {
+TEST_F(HfFillerTest, AllTensorsThatDoNotFitAreNamed) {
   Tensors tensors = model_tensors("F32");
   tensors.erase("ln_f.bias");
   tensors["h.1.ln_1.weight"] = {{1}, {0}};
@@ -227,7 +227,7 @@ TEST_F(ModelFillerTest, AllTensorsThatDoNotFitAreNamed) {
                            "c_attn.weight' is (216, 72) and not (72, 216)"});
 }
 
-TEST_F(ModelFillerTest, ValuesThatCannotBeTrainedAreNamed) {
+TEST_F(HfFillerTest, ValuesThatCannotBeTrainedAreNamed) {
   Tensors tensors = model_tensors("F32");
   tensors["ln_f.bias"].values[7] = std::numeric_limits<float>::infinity();
   tensors["wte.weight"].values[100 * 72 + 5] = std::nanf("");
@@ -241,7 +241,7 @@ TEST_F(ModelFillerTest, ValuesThatCannotBeTrainedAreNamed) {
   EXPECT_NO_THROW(fill_one(kF32));  // whose masters are whole
 }
 
-TEST_F(ModelFillerTest, AHeadOfItsOwnIsRefused) {
+TEST_F(HfFillerTest, AHeadOfItsOwnIsRefused) {
   Tensors tensors = model_tensors("F32");
   tensors["lm_head.weight"] = tensors["wte.weight"];
   tensors["lm_head.weight"].values[122 * 72 + 71] += 1;
@@ -250,20 +250,20 @@ TEST_F(ModelFillerTest, AHeadOfItsOwnIsRefused) {
   expect_refused(tensors, {"'lm_head.weight' is not as 'transformer.wte.weight'"});
 }
 
-TEST_F(ModelFillerTest, AFolderWithoutSafetensorsIsRefused) {
+TEST_F(HfFillerTest, AFolderWithoutSafetensorsIsRefused) {
   const auto refusal = [&] { return error_text<ConfigError>([&] { fill_one(); }); };
   EXPECT_PRED2(mentions, refusal(), "neither model.safetensors nor model.safetensors.index.json");
   std::ofstream(folder_.path("pytorch_model.bin")) << "pickle";
   EXPECT_PRED2(mentions, refusal(), "save_pretrained");
 }
 
-TEST_F(ModelFillerTest, ADamagedFileIsRefusedByName) {
+TEST_F(HfFillerTest, ADamagedFileIsRefusedByName) {
   write_file(file_, model_tensors("F32"), "");
   fs::resize_file(file_, fs::file_size(file_) - 1);
   EXPECT_PRED2(mentions, error_text<FormatError>([&] { fill_one(); }), file_);
 }
 
-TEST_F(ModelFillerTest, NoShardLeavesTheFolder) {
+TEST_F(HfFillerTest, NoShardLeavesTheFolder) {
   const std::string index = folder_.path("model.safetensors.index.json");
   for (const char* const file : {"../x.safetensors", "/x.safetensors", "", "..", "x.bin"}) {
     std::ofstream(index) << nlohmann::json{{"weight_map", {{"wte.weight", file}}}};
@@ -271,7 +271,7 @@ TEST_F(ModelFillerTest, NoShardLeavesTheFolder) {
   }
 }
 
-TEST_F(ModelFillerTest, TheIndexHasToBeRight) {
+TEST_F(HfFillerTest, TheIndexHasToBeRight) {
   write_shards(folder_.path(), model_tensors("F32"), "");
   const std::string path = folder_.path("model.safetensors.index.json");
   auto index = nlohmann::json::parse(test::contents_of(path));

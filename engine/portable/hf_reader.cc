@@ -1,4 +1,4 @@
-#include "engine/portable/model_reader.h"
+#include "engine/portable/hf_reader.h"
 
 #include <fmt/format.h>
 
@@ -58,7 +58,7 @@ std::map<std::string, std::string> parse_index(const std::string& path, std::str
 
 }  // namespace
 
-ModelReader::ModelReader(std::string folder, const std::vector<PortableParameter>& parameters)
+HfReader::HfReader(std::string folder, const std::vector<PortableParameter>& parameters)
     : folder_(std::move(folder)) {
   if (fs::exists(folder_ + "/" + kSingleFile)) {
     open({}, {kSingleFile});
@@ -79,7 +79,7 @@ ModelReader::ModelReader(std::string folder, const std::vector<PortableParameter
       shown < problems_.size() ? fmt::format("; and {} more", problems_.size() - shown) : "");
 }
 
-void ModelReader::open(const FileOfTensor& files, const std::vector<std::string>& names) {
+void HfReader::open(const FileOfTensor& files, const std::vector<std::string>& names) {
   names_ = names;
   files_.emplace(folder_, names, PortableFiles::Access::read);
   for (int file = 0; file < static_cast<int>(names.size()); ++file) add_tensors(file, files);
@@ -92,7 +92,7 @@ void ModelReader::open(const FileOfTensor& files, const std::vector<std::string>
   }
 }
 
-void ModelReader::add_tensors(int file, const FileOfTensor& files) {
+void HfReader::add_tensors(int file, const FileOfTensor& files) {
   const std::string& path = files_->path(file);
   const std::int64_t file_bytes = files_->bytes(file);
   try {
@@ -121,7 +121,7 @@ void ModelReader::add_tensors(int file, const FileOfTensor& files) {
   }
 }
 
-void ModelReader::match(const std::vector<PortableParameter>& parameters) {
+void HfReader::match(const std::vector<PortableParameter>& parameters) {
   for (const PortableParameter& parameter : parameters) {
     take(parameter.name, parameter.rows, parameter.columns);
   }
@@ -133,7 +133,7 @@ void ModelReader::match(const std::vector<PortableParameter>& parameters) {
   found_.clear();
 }
 
-void ModelReader::take(const std::string& parameter, std::int64_t rows, std::int64_t columns) {
+void HfReader::take(const std::string& parameter, std::int64_t rows, std::int64_t columns) {
   const auto found = found_.find(parameter);
   if (found == found_.end()) {
     problems_.push_back(fmt::format("'{}' is missing", parameter));
@@ -156,7 +156,7 @@ void ModelReader::take(const std::string& parameter, std::int64_t rows, std::int
   tensors_.emplace(parameter, std::move(tensor));
 }
 
-void ModelReader::take_tied_head() {
+void HfReader::take_tied_head() {
   const auto found = found_.find(std::string(models::kHeadWeight));
   const auto table = std::ranges::find_if(
       tensors_, [](const auto& tensor) { return models::is_token_table(tensor.first); });
@@ -171,7 +171,7 @@ void ModelReader::take_tied_head() {
   found_.erase(found);
 }
 
-std::string ModelReader::description() const {
+std::string HfReader::description() const {
   std::set<std::string> dtypes;
   for (const auto& [name, tensor] : tensors_) {
     std::string dtype = tensor.dtype;
@@ -183,23 +183,23 @@ std::string ModelReader::description() const {
                      fmt::join(dtypes, " and "));
 }
 
-void ModelReader::read(const PortableParameter& parameter, std::int64_t first,
-                       std::span<float> values) {
+void HfReader::read(const PortableParameter& parameter, std::int64_t first,
+                    std::span<float> values) {
   read(tensors_.at(parameter.name), first, values);
 }
 
-void ModelReader::read_tied_head(std::int64_t first, std::span<float> values) {
+void HfReader::read_tied_head(std::int64_t first, std::span<float> values) {
   read(tied_head_.value(), first, values);
 }
 
-void ModelReader::read(const PortableTensor& tensor, std::int64_t first, std::span<float> values) {
+void HfReader::read(const PortableTensor& tensor, std::int64_t first, std::span<float> values) {
   const std::int64_t elements = std::ssize(values);
   buffer_.resize(static_cast<std::size_t>(elements * element_bytes(tensor)));
   files_->read(tensor, first, first + elements, buffer_);
   models::widen(tensor.dtype, buffer_, values);
 }
 
-std::string ModelReader::place_of(const PortableParameter& parameter, std::int64_t element) const {
+std::string HfReader::place_of(const PortableParameter& parameter, std::int64_t element) const {
   const PortableTensor& tensor = tensors_.at(parameter.name);
   if (tensor.shape.size() == 1) return fmt::format("'{}' [{}]", tensor.name, element);
   std::int64_t row = element / tensor.columns;

@@ -1,12 +1,12 @@
-// ModelFiller: a trainer's state at the begin of a fine-tuning: masters from a Hugging Face model
-// folder (model_reader.h), zero moments, zero padding. Any number of ranks, any tiers; each rank
+// HfFiller: a trainer's state at the begin of a fine-tuning: masters from a Hugging Face model
+// folder (hf_reader.h), zero moments, zero padding. Any number of ranks, any tiers; each rank
 // reads the ranges that its shards have elements of, a block at a time.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "engine/portable/model_reader.h"
+#include "engine/portable/hf_reader.h"
 #include "engine/portable/parameters.h"
 #include "engine/portable/shard_block.h"
 #include "engine/step/state_filler.h"
@@ -14,12 +14,12 @@
 
 namespace strata::engine {
 
-class ModelFiller final : public StateFiller {
+class HfFiller final : public StateFiller {
  public:
-  // `manifest`: of the run that begins; not kept. Throws what ModelReader throws.
-  ModelFiller(const std::string& folder, const store::Manifest& manifest, int rank);
+  // `manifest`: of the run that begins; not kept. Throws what HfReader throws.
+  HfFiller(const std::string& folder, const store::Manifest& manifest, int rank);
 
-  const ModelReader& reader() const { return reader_; }
+  const HfReader& reader() const { return reader_; }
 
   // Throws IoError, and once all is read ConfigError naming each tensor of this rank that has
   // values which cannot be trained, with the first: not finite, beyond what bf16 training holds
@@ -34,7 +34,7 @@ class ModelFiller final : public StateFiller {
                        std::span<const float> masters);
 
   PortableParameters parameters_;
-  ModelReader reader_;
+  HfReader reader_;
   Dtype weights_;
   int rank_;
   std::string last_bad_;  // the parameter that was named last

@@ -1,5 +1,5 @@
-// What a Llama's folder may have and lack; model_filler_test.cc has the rest, on a GPT-2.
-#include "engine/portable/model_reader.h"
+// What a Llama's folder may have and lack; hf_filler_test.cc has the rest, on a GPT-2.
+#include "engine/portable/hf_reader.h"
 
 #include <gtest/gtest.h>
 
@@ -34,9 +34,9 @@ std::vector<PortableParameter> parameters(models::HeadKind head) {
   return all;
 }
 
-class ModelReaderTest : public ::testing::Test {
+class HfReaderTest : public ::testing::Test {
  protected:
-  ModelReaderTest()
+  HfReaderTest()
       : stored_{{"model.embed_tokens.weight", {4, 6}},
                 {"model.layers.0.input_layernorm.weight", {6}},
                 {"model.layers.0.self_attn.q_proj.weight", {8, 6}},
@@ -53,7 +53,7 @@ class ModelReaderTest : public ::testing::Test {
     file << encode_safetensors(header);
     file.write(reinterpret_cast<const char*>(values.data()), std::ssize(values) * 4);
   }
-  ModelReader open(models::HeadKind head) const {
+  HfReader open(models::HeadKind head) const {
     write();
     return {folder_.path(), parameters(head)};
   }
@@ -65,36 +65,36 @@ class ModelReaderTest : public ::testing::Test {
   Stored stored_;
 };
 
-TEST_F(ModelReaderTest, LinearLayersAreAsOurs) {
-  ModelReader reader = open(models::HeadKind::tied);
+TEST_F(HfReaderTest, LinearLayersAreAsOurs) {
+  HfReader reader = open(models::HeadKind::tied);
   std::vector<float> values(3);
   reader.read(parameter("layers.0.self_attn.q_proj.weight", 8, 6), 7, values);
   EXPECT_EQ(values, (std::vector<float>{37, 38, 39}));  // 30 + 7 and on
   EXPECT_FALSE(reader.has_tied_head());
 }
 
-TEST_F(ModelReaderTest, ThePrefixMayBeMissing) {
+TEST_F(HfReaderTest, ThePrefixMayBeMissing) {
   for (auto& [name, shape] : stored_) name = name.substr(std::string("model.").size());
   std::vector<float> values(1);
   open(models::HeadKind::tied).read(parameter("norm.weight", 1, 6), 5, values);
   EXPECT_EQ(values[0], 24 + 6 + 48 + 8 + 5);
 }
 
-TEST_F(ModelReaderTest, RotaryFrequenciesAreIgnored) {
+TEST_F(HfReaderTest, RotaryFrequenciesAreIgnored) {
   stored_.push_back({"model.layers.0.self_attn.rotary_emb.inv_freq", {2}});
   stored_.push_back({"model.rotary_emb.inv_freq", {2}});
   EXPECT_NO_THROW((void)open(models::HeadKind::tied));
 }
 
-TEST_F(ModelReaderTest, AHeadIsItsOwnOrTied) {
+TEST_F(HfReaderTest, AHeadIsItsOwnOrTied) {
   EXPECT_PRED2(mentions, refusal(models::HeadKind::untied), "'lm_head.weight' is missing");
   stored_.push_back({"lm_head.weight", {4, 6}});
-  ModelReader untied = open(models::HeadKind::untied);
+  HfReader untied = open(models::HeadKind::untied);
   EXPECT_FALSE(untied.has_tied_head());
   std::vector<float> values(1);
   untied.read(parameter("lm_head.weight", 4, 6), 0, values);
   EXPECT_EQ(values[0], 24 + 6 + 48 + 8 + 6);
-  ModelReader tied = open(models::HeadKind::tied);
+  HfReader tied = open(models::HeadKind::tied);
   EXPECT_TRUE(tied.has_tied_head());
   tied.read_tied_head(1, values);
   EXPECT_EQ(values[0], 24 + 6 + 48 + 8 + 6 + 1);
@@ -103,7 +103,7 @@ TEST_F(ModelReaderTest, AHeadIsItsOwnOrTied) {
                "'lm_head.weight' is not as 'model.embed_tokens.weight'");
 }
 
-TEST_F(ModelReaderTest, BiasesThatTheModelHasNotAreNamed) {
+TEST_F(HfReaderTest, BiasesThatTheModelHasNotAreNamed) {
   stored_.push_back({"model.layers.0.self_attn.o_proj.bias", {6}});
   EXPECT_PRED2(mentions, refusal(models::HeadKind::tied),
                "'model.layers.0.self_attn.o_proj.bias' is no tensor of this model");
