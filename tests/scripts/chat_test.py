@@ -1,6 +1,7 @@
 """scripts/chat.py with a fake tokenizer and a program that answers with what it was asked."""
 
 import argparse
+import contextlib
 import importlib.util
 import io
 import os
@@ -34,7 +35,7 @@ class ChatTest(unittest.TestCase):
         self.chat_script = load_script()
         for change in (
             mock.patch.dict(os.environ, STRATA=str(self.program)),
-            mock.patch.object(self.chat_script, "TokenizerFolder", lambda folder: self.tokenizer),
+            mock.patch.object(self.chat_script, "TokenizerFolder", lambda model: self.tokenizer),
         ):
             change.start()
             self.addCleanup(change.stop)
@@ -44,7 +45,7 @@ class ChatTest(unittest.TestCase):
         self.program.chmod(0o755)
 
     def chat(self, system=None, template=None):
-        arguments = argparse.Namespace(folder="MODEL", system=system, template=template)
+        arguments = argparse.Namespace(model="MODEL", system=system, template=template)
         return self.chat_script.Chat(arguments, ["--top-k", "5"])
 
     def answer(self, chat, message):
@@ -52,6 +53,16 @@ class ChatTest(unittest.TestCase):
             chat.answer(message)
             output.seek(0)
             return output.read()
+
+    def run_script(self, *arguments, messages=()):
+        """What main() returns, and what it writes to standard error."""
+        with (
+            mock.patch("sys.argv", ["chat.py", "MODEL", *arguments]),
+            mock.patch("builtins.input", side_effect=[*messages, EOFError]),
+            mock.patch("sys.stdout", io.TextIOWrapper(io.BytesIO())),
+            contextlib.redirect_stderr(io.StringIO()) as errors,
+        ):
+            return self.chat_script.main(), errors.getvalue()
 
     def prompts(self):
         """The texts that the program was asked to go on from."""
@@ -83,6 +94,29 @@ class ChatTest(unittest.TestCase):
         self.program.unlink()
         with self.assertRaisesRegex(UsageError, "there is no program"):
             self.chat()
+
+    def test_an_installed_program_is_found(self):
+        nothing_built = mock.patch.object(self.chat_script, "__file__", "/none/scripts/chat.py")
+        with nothing_built, mock.patch.dict(os.environ, STRATA="", PATH=str(self.program.parent)):
+            self.assertEqual(self.chat_script.find_strata(), str(self.program))
+
+    def test_options_that_are_not_its_own_are_the_programs_even_if_they_begin_alike(self):
+        self.assertEqual(self.run_script("--temp", "0", "--message", "how"), (0, ""))
+        self.assertIn("--model MODEL --temp 0 --prompt-ids", self.asked.read_text())
+
+    def test_a_message_that_fails_is_told_and_not_remembered(self):
+        fails_once = (
+            f"[ -e {self.asked}.failed ] || {{ >{self.asked}.failed; echo long >&2; exit 1; }}"
+        )
+        self.set_program(f'{fails_once}; echo "$*" >>{self.asked}; echo yes; echo full >&2')
+        status, errors = self.run_script("--top-k", "5", messages=["too long", "short"])
+        self.assertEqual((status, errors), (0, "chat: long\nfull\n"))
+        self.assertEqual(self.prompts(), ["<|turn|>user\nshort</s>\n<|turn|>assistant\n"])
+
+    def test_the_only_message_failing_is_a_failure(self):
+        self.set_program("echo strata: error: no memory >&2; exit 3")
+        expected = (1, "chat: strata: error: no memory\n")
+        self.assertEqual(self.run_script("--message", "how"), expected)
 
 
 if __name__ == "__main__":

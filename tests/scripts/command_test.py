@@ -28,7 +28,7 @@ class Command(unittest.TestCase):
         arguments = ["tokenize.py", str(path), "--tokenizer", "T", "--out", f"{self.folder}/out"]
         with (
             mock.patch("sys.argv", [*arguments, *options]),
-            mock.patch.object(command, "TokenizerFolder", lambda folder: self.tokenizer),
+            mock.patch.object(command, "TokenizerFolder", lambda model: self.tokenizer),
             contextlib.redirect_stdout(io.StringIO()) as output,
             contextlib.redirect_stderr(output),
         ):
@@ -47,13 +47,13 @@ class Command(unittest.TestCase):
         status, output = self.run_on("data.jsonl", SAMPLES)
         self.assertEqual(status, 1)
         self.assertIn("data.jsonl:2: 'text' is empty\n", output)
-        self.assertIn("1 lines cannot be used: nothing is written", output)
+        self.assertIn("1 line cannot be used: nothing is written", output)
         self.assertEqual(self.outputs(), [])
 
     def test_on_request_it_is_left_out_and_counted(self):
         status, output = self.run_on("data.jsonl", SAMPLES, "--skip-malformed")
         self.assertEqual(status, 0)
-        self.assertIn("2 documents; 1 lines left out", output)
+        self.assertIn("2 documents; left out 1 bad line and 0 empty lines", output)
         self.assertEqual(self.written(), "<s>a\nb</s><s>c d</s>")
         mask = (self.folder / "out.mask").read_bytes()
         self.assertEqual(mask, b"\0\0\0\1\1" + b"\1\1\1\1")
@@ -78,6 +78,23 @@ class Command(unittest.TestCase):
         self.tokenizer.decode = self.tokenizer.text_of
         _, output = self.run_on("data.jsonl", SAMPLES, "--lines", "1:1", "--show", "1")
         self.assertIn("\033[2m<s>a\n\033[0m\033[32mb</s>\033[0m\n", output)
+
+    def test_empty_lines_are_passed_over_and_counted(self):
+        status, output = self.run_on("data.jsonl", b'{"text": "a"}\n\n \t\n{"text": "b"}\n\n')
+        self.assertEqual(status, 0)
+        self.assertIn("2 documents; left out 0 bad lines and 3 empty lines", output)
+        self.assertEqual(self.written(), "<s>a</s><s>b</s>")
+
+    def test_a_table_is_not_taken_for_text(self):
+        for name in ("data.csv", "data.TSV"):
+            status, output = self.run_on(name, b"question,answer\n1,2\n")
+            self.assertEqual(status, 1)
+            self.assertIn(f"{name} is a table", output)
+        self.assertEqual(self.outputs(), [])
+
+    def test_options_are_not_abbreviated(self):
+        with self.assertRaises(SystemExit):
+            self.run_on("data.jsonl", SAMPLES, "--skip")
 
     def test_ranges_of_lines_that_make_no_sense_are_refused(self):
         for lines in ("0:3", "5:4", "3", "a:b"):

@@ -35,13 +35,16 @@ class Lines(unittest.TestCase):
 
     def test_what_is_malformed_is_named(self):
         cases = {
-            b"\n": "not JSON",
+            b"{": "not JSON",
             b"[1]": "not a JSON object",
             b'{"text": "\xff"}': "not UTF-8",
             b'{"text": "\\ud83d"}': "surrogate",
             b'{"text": 3}': "'text' is not a string",
             b'{"text": ""}': "'text' is empty",
-            b'{"prompt": "a"}': "none of the known keys",
+            b'{"title": "a"}': "none of the known keys",
+            b'{"prompt": "a"}': "has 'prompt' but no 'completion'",
+            b'{"answer": "a", "id": 7}': "has 'answer' but no 'question'",
+            b'{"instruction": "a", "input": "b"}': "has 'instruction' but no 'output'",
             b'{"messages": []}': "'messages' is empty",
             b'{"messages": ["a"]}': "not a list of objects",
             b'{"messages": [{"role": "user", "content": null}]}': "'content' is not a string",
@@ -60,34 +63,33 @@ class Files(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.path = pathlib.Path(folder.name) / "data"
 
-    def read(self, lines, bad):
-        return list(
-            reading.usable_rows(self.path, reading.json_lines(self.path), lines, parse_line, bad)
-        )
+    def read(self, lines, left_out):
+        rows = reading.json_lines(self.path)
+        return list(reading.usable_rows(self.path, rows, lines, parse_line, left_out))
 
     def test_bad_lines_are_reported_with_file_and_line_and_counted(self):
-        self.path.write_bytes(b'{"text": "a"}\nbad\n{"text": "b"}\n\n')
-        bad = reading.BadLines(errors_max=10)
+        self.path.write_bytes(b'{"text": "a"}\nbad\n{"text": "b"}\n\nbad')
+        left_out = reading.LeftOut(errors_max=10)
         with contextlib.redirect_stderr(io.StringIO()) as errors:
-            self.assertEqual(self.read(range(1, 99), bad), [Text("a"), Text("b")])
-        self.assertEqual(bad.count, 2)
+            self.assertEqual(self.read(range(1, 99), left_out), [Text("a"), Text("b")])
+        self.assertEqual((left_out.bad, left_out.empty), (2, 1))
         self.assertIn(f"{self.path}:2: not JSON", errors.getvalue())
-        self.assertIn(f"{self.path}:4: not JSON", errors.getvalue())
+        self.assertIn(f"{self.path}:5: not JSON", errors.getvalue())
 
     def test_too_many_bad_lines_end_it(self):
         self.path.write_bytes(b"bad\n" * 3)
         with contextlib.redirect_stderr(io.StringIO()), self.assertRaises(UsageError):
-            self.read(range(1, 99), reading.BadLines(errors_max=2))
+            self.read(range(1, 99), reading.LeftOut(errors_max=2))
 
     def test_lines_are_numbered_from_one(self):
         self.path.write_bytes(b"".join(b'{"text": "%d"}\n' % i for i in range(1, 6)))
-        texts = self.read(range(2, 4), reading.BadLines(errors_max=1))
+        texts = self.read(range(2, 4), reading.LeftOut(errors_max=1))
         self.assertEqual(texts, [Text("2"), Text("3")])
 
     def test_an_array_is_refused_with_what_makes_lines_of_it(self):
         self.path.write_bytes(b' \n[{"text": "a"}]')
         with self.assertRaisesRegex(UsageError, "jq -c"):
-            self.read(range(1, 99), reading.BadLines(errors_max=1))
+            self.read(range(1, 99), reading.LeftOut(errors_max=1))
 
     def test_pieces_are_the_text_and_part_between_lines_of_text(self):
         text = "one line\nanother\n\n  indented\nlast line\r\nx\n\ny" * 20

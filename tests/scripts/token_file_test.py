@@ -75,11 +75,12 @@ class Files(unittest.TestCase):
             out.publish({})  # of no tokens
         self.assertEqual(self.path.read_bytes(), before)
 
-    def test_the_name_may_lack_its_ending(self):
-        with TokenFile(self.folder / "v1.2", 1000) as out:
+    def test_the_name_may_lack_its_ending_and_its_folder_be_missing(self):
+        folder = self.folder / "new" / "tokens"
+        with TokenFile(folder / "v1.2", 1000) as out:
             out.write([1], b"\1")
             out.publish({})
-        self.assertEqual(self.names(), ["v1.2.bin", "v1.2.json"])
+        self.assertEqual(sorted(folder.iterdir()), [folder / "v1.2.bin", folder / "v1.2.json"])
 
 
 class Vocabulary(unittest.TestCase):

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from .errors import UsageError
 from .masking import Document, Rules, document_of
-from .reading import BadLines, json_lines, parquet_rows, pieces, usable_rows
+from .reading import LeftOut, count_text, json_lines, parquet_rows, pieces, usable_rows
 from .records import Record, parse_line, record_of
 from .show import coloured
 from .token_file import TokenFile
@@ -17,6 +17,8 @@ from .tokenizer_folder import TokenizerFolder
 
 TEXT_BATCH_PIECES = 16  # encoded at once, on all cores
 ALL_LINES = range(1, sys.maxsize)
+RECORDS = (".jsonl", ".json", ".parquet")
+TABLES = (".csv", ".tsv")
 
 
 def parse_lines(text: str) -> range:
@@ -38,11 +40,18 @@ def parse_template(text: str) -> str:
 
 def parse_arguments(description: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+        description=description,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
     )
     add = parser.add_argument
     add("input", nargs="+", type=pathlib.Path, help="JSON lines (.jsonl), parquet or text files")
-    add("--tokenizer", required=True, type=pathlib.Path, help="the model's folder")
+    add(
+        "--tokenizer",
+        required=True,
+        metavar="MODEL",
+        help="the model: its folder, a run's, or org/name in the local Hugging Face cache",
+    )
     add(
         "--out",
         required=True,
@@ -100,24 +109,24 @@ def main(description: str) -> int:
 def tokenize(arguments: argparse.Namespace) -> int:
     tokenizer = TokenizerFolder(arguments.tokenizer)
     rules = rules_of(arguments, tokenizer)
-    bad = BadLines(arguments.max_errors)
+    left_out = LeftOut(arguments.max_errors)
     with TokenFile(arguments.out, tokenizer.size) as out:
         if all_have_records(arguments.input):
-            documents = read_documents(arguments, tokenizer, rules, bad)
+            documents = read_documents(arguments, tokenizer, rules, left_out)
             write_documents(documents, out, tokenizer, arguments.show)
         else:
             if arguments.lines is not ALL_LINES:
                 raise UsageError("--lines is for JSON lines and parquet files")
             write_text(arguments.input, out, tokenizer, rules)
-        if bad.count and not arguments.skip_malformed:
+        if left_out.bad and not arguments.skip_malformed:
             raise UsageError(
-                f"{bad.count} lines cannot be used: nothing is written (--skip-malformed leaves "
-                "them out)"
+                f"{count_text(left_out.bad, 'line')} cannot be used: nothing is written "
+                "(--skip-malformed writes the others)"
             )
         out.publish({"tokenizer": tokenizer.hash(), "sources": [str(p) for p in arguments.input]})
     print(
         f"{out.path}: {out.tokens} tokens, {out.trained_tokens} of them trained, "
-        f"{out.documents} documents; {bad.count} lines left out"
+        f"{count_text(out.documents, 'document')}; {left_out}"
     )
     return 0
 
@@ -146,14 +155,17 @@ def end_token(arguments: argparse.Namespace, tokenizer: TokenizerFolder) -> int:
 
 
 def all_have_records(paths: list[pathlib.Path]) -> bool:
-    kinds = {path.suffix in (".jsonl", ".json", ".parquet") for path in paths}
+    for path in paths:
+        if path.suffix.lower() in TABLES:
+            raise UsageError(f"{path} is a table: make a .jsonl file of its rows (docs/data.md)")
+    kinds = {path.suffix in RECORDS for path in paths}
     if len(kinds) > 1:
         raise UsageError("the input is text and records: make a file of tokens of each")
     return kinds.pop()
 
 
 def read_documents(
-    arguments: argparse.Namespace, tokenizer: TokenizerFolder, rules: Rules, bad: BadLines
+    arguments: argparse.Namespace, tokenizer: TokenizerFolder, rules: Rules, left_out: LeftOut
 ) -> Iterator[Document]:
     def of_record(record: Record) -> Document:
         return document_of(record, tokenizer, rules)
@@ -164,7 +176,7 @@ def read_documents(
         else:
             rows, parse = json_lines(path), parse_line
         yield from usable_rows(
-            path, rows, arguments.lines, lambda row, parse=parse: of_record(parse(row)), bad
+            path, rows, arguments.lines, lambda row, parse=parse: of_record(parse(row)), left_out
         )
 
 

@@ -14,36 +14,53 @@ PIECE_CHARACTERS = 2**20
 PIECE_CHARACTERS_MAX = 2**24
 
 
-class BadLines:
-    """Counts and reports the lines that cannot be used: FILE:LINE: what is wrong."""
+def count_text(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+class LeftOut:
+    """Counts the lines that nothing is made of: empty ones, and those that cannot be used, which
+    are reported too: FILE:LINE: what is wrong."""
 
     def __init__(self, errors_max: int) -> None:
-        self.count = 0
+        self.bad = 0
+        self.empty = 0
         self._errors_max = errors_max
 
-    def add(self, path: pathlib.Path, line: int, error: LineError) -> None:
-        self.count += 1
+    def add_bad(self, path: pathlib.Path, line: int, error: LineError) -> None:
+        self.bad += 1
         print(f"{path}:{line}: {error}", file=sys.stderr)
-        if self.count == self._errors_max:
+        if self.bad == self._errors_max:
             raise UsageError(
-                f"{self.count} lines cannot be used, the most that --max-errors allows: nothing "
-                "is written"
+                f"{count_text(self.bad, 'line')} cannot be used, the most that --max-errors "
+                "allows: nothing is written"
             )
+
+    def __str__(self) -> str:
+        bad, empty = count_text(self.bad, "bad line"), count_text(self.empty, "empty line")
+        return f"left out {bad} and {empty}"
 
 
 def usable_rows(
-    path: pathlib.Path, rows: Iterable[Row], lines: range, use: Callable[[Row], Item], bad: BadLines
+    path: pathlib.Path,
+    rows: Iterable[Row],
+    lines: range,
+    use: Callable[[Row], Item],
+    left_out: LeftOut,
 ) -> Iterator[Item]:
-    """What `use` makes of each of the lines (numbered from 1); LineErrors go to `bad`."""
+    """What `use` makes of each of the lines (numbered from 1) that is not empty (b"")."""
     for number, row in enumerate(rows, start=1):
         if number >= lines.stop:
             return
         if number < lines.start:
             continue
+        if row == b"":
+            left_out.empty += 1
+            continue
         try:
             yield use(row)
         except LineError as error:
-            bad.add(path, number, error)
+            left_out.add_bad(path, number, error)
 
 
 def json_lines(path: pathlib.Path) -> Iterator[bytes]:
@@ -51,7 +68,8 @@ def json_lines(path: pathlib.Path) -> Iterator[bytes]:
         if file.read(64).lstrip()[:1] == b"[":
             raise UsageError(f"{path} is one JSON array: make lines of it, with jq -c '.[]'")
         file.seek(0)
-        yield from file
+        for line in file:
+            yield line.strip()
 
 
 def parquet_rows(path: pathlib.Path) -> Iterator[dict]:

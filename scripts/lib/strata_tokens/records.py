@@ -14,6 +14,7 @@ SPEAKERS = {
     "assistant": "assistant",
     "model": "assistant",
 }
+PAIRS = (("prompt", "completion"), ("question", "answer"), ("instruction", "output"))
 KEYS = (
     "messages; conversations; prompt and completion; question and answer; instruction and output; "
     "or text"
@@ -58,16 +59,18 @@ def record_of(fields: dict) -> Record:
     if "conversations" in fields:
         turns = turns_of(fields, "conversations")
         return Conversation([message_of_speaker(turn) for turn in turns])
-    for prompt, completion in (("prompt", "completion"), ("question", "answer")):
-        if prompt in fields and completion in fields:
-            return Completion(text_of(fields, prompt), text_of(fields, completion))
-    if "instruction" in fields and "output" in fields:
-        prompt = text_of(fields, "instruction")
-        if fields.get("input"):
-            prompt += "\n\n" + text_of(fields, "input")
-        return Completion(prompt, text_of(fields, "output"))
+    for prompt_key, completion_key in PAIRS:
+        if prompt_key in fields and completion_key in fields:
+            prompt = text_of(fields, prompt_key)
+            if prompt_key == "instruction" and fields.get("input"):
+                prompt += "\n\n" + text_of(fields, "input")
+            return Completion(prompt, text_of(fields, completion_key))
     if "text" in fields:
         return Text(text_of(fields, "text"))
+    for pair in PAIRS:
+        if present := [key for key in pair if key in fields]:
+            missing = next(key for key in pair if key not in fields)
+            raise LineError(f"has '{present[0]}' but no '{missing}'")
     raise LineError(f"has none of the known keys: {KEYS}")
 
 

@@ -34,8 +34,9 @@ class TokenFile:
     """A context manager: publish() keeps the files, leaving without it removes them."""
 
     def __init__(self, path: pathlib.Path, vocabulary: int) -> None:
-        """`path`: NAME.bin, or NAME."""
+        """`path`: NAME.bin, or NAME; its folder is made if it is not there."""
         self.path = path if path.suffix == ".bin" else path.with_name(path.name + ".bin")
+        self.path.parent.mkdir(parents=True, exist_ok=True)
         self._typecode, self._magic, self._version = UINT16 if vocabulary <= 2**16 else UINT32
         self._files = {  # closed by __exit__
             suffix: open(self._temporary(suffix), "wb")  # noqa: SIM115

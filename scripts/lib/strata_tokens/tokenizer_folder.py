@@ -10,6 +10,7 @@ import pathlib
 from collections.abc import Sequence
 
 from .errors import LineError, UsageError
+from .model_folder import TOKENIZER, tokenizer_folder
 
 PACKAGES = ("tokenizers", "transformers", "jinja2", "xxhash")
 INSTALL = f"python3 -m venv VENV && VENV/bin/pip install {' '.join(PACKAGES)}"
@@ -74,14 +75,14 @@ def end_token_of(folder: pathlib.Path, tokens: dict[int, str]) -> int | None:
 
 
 class TokenizerFolder:
-    def __init__(self, folder: pathlib.Path) -> None:
+    def __init__(self, model: str) -> None:
+        """`model` as model_folder.tokenizer_folder has it."""
         require_packages()
         import tokenizers
 
+        folder = tokenizer_folder(model)
         self._folder = folder
-        path = folder / "tokenizer.json"
-        if not path.is_file():
-            raise UsageError(f"{folder} has no tokenizer.json: give a Hugging Face model folder")
+        path = folder / TOKENIZER
         contents = read_json(path)
         self.tokens = vocabulary(contents)
         special = [token for token in added_tokens(contents) if token["special"]]
@@ -139,5 +140,8 @@ class TokenizerFolder:
 
         tokenizer = transformers.AutoTokenizer.from_pretrained(self._folder)
         if not tokenizer.chat_template:
-            raise UsageError(f"{self._folder} has no chat template, which conversations need")
+            raise UsageError(
+                f"{self._folder} has no chat template, which conversations need; a model that only "
+                "continues texts has none: chat.py --template '{prompt}' goes on with yours"
+            )
         return tokenizer
