@@ -17,7 +17,7 @@ import sys
 import numpy as np
 import torch
 import transformers
-from make_goldens import (
+from make_gpt2_goldens import (
     BETAS,
     CLIP_NORM,
     EPSILON,

@@ -6,7 +6,7 @@ the numbers are exact to well beyond what the tests compare. Needs torch and num
 nor the tests do. The output depends on the constants below and on nothing else; see
 tests/golden/README.md for what it holds.
 
-    python scripts/make_goldens.py [FOLDER]
+    python scripts/make_gpt2_goldens.py [FOLDER]
 """
 
 import json
