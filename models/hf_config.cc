@@ -11,7 +11,7 @@
 
 #include "kernels/base/error.h"
 #include "kernels/ops/layernorm.h"
-#include "models/hf_families.h"
+#include "models/families.h"
 #include "models/hf_keys.h"
 #include "models/hf_rotary.h"
 
@@ -29,7 +29,7 @@ constexpr std::int64_t kQwen3HeadDim = 128;
 
 [[noreturn]] void refuse_architecture(const std::string& name) {
   std::vector<std::string> known;
-  for (const HfFamily& family : kHfFamilies) known.emplace_back(family.architecture);
+  for (const FamilyTraits& family : kFamilies) known.emplace_back(family.architecture);
   throw_error<ConfigError>("architecture {} is not supported; supported: {}", name,
                            fmt::join(known, ", "));
 }
@@ -39,8 +39,8 @@ Family family_of(const HfKeys& keys) {
   const json& type = keys.value(kModelType);
   const json& given = keys.value(kArchitectures);
   const json architecture = given.is_array() && !given.empty() ? given.front() : json();
-  for (const HfFamily& family : kHfFamilies) {
-    const bool same_type = type == name_of(family.family);
+  for (const FamilyTraits& family : kFamilies) {
+    const bool same_type = type == family.name;
     const bool same_architecture = architecture == family.architecture;
     if (same_type && same_architecture) return family.family;
     if (same_type && architecture.is_null()) return family.family;
@@ -50,7 +50,7 @@ Family family_of(const HfKeys& keys) {
     return name.is_string() ? name.get<std::string>() : json_excerpt(name);
   };
   const bool known_architecture = std::ranges::any_of(
-      kHfFamilies, [&](const HfFamily& f) { return architecture == f.architecture; });
+      kFamilies, [&](const FamilyTraits& f) { return architecture == f.architecture; });
   if (architecture.is_null()) refuse_architecture(type.is_null() ? "without a name" : text(type));
   refuse_architecture(known_architecture
                           ? fmt::format("{} with model_type {}", text(architecture), text(type))
@@ -80,17 +80,10 @@ bool any_dropout(const HfKeys& keys, std::span<const char* const> names, double 
   return any;
 }
 
-// `dividend` of the config as `key`.
-void require_multiple(const HfKeys& keys, const char* key, std::int64_t value, const char* of,
-                      std::int64_t divisor) {
-  if (divisor == 0 || value % divisor == 0) return;  // 0: was refused
-  keys.problem(fmt::format("{} ({}) must be a multiple of {} ({})", key, value, of, divisor));
-}
-
-void check_head_dim(const HfKeys& keys, const ModelConfig& config) {
-  if (config.head_dim <= kHeadDimMax) return;
-  keys.problem(
-      fmt::format("heads have {} channels; supported: up to {}", config.head_dim, kHeadDimMax));
+// Where the number of heads was refused there is nothing more to say of them.
+void resolve_shape(const HfKeys& keys, ModelConfig& config) {
+  if (config.heads == 0) return;
+  for (std::string& problem : models::resolve_shape(config)) keys.problem(std::move(problem));
 }
 
 constexpr Size kGpt2Sizes[] = {
@@ -105,11 +98,7 @@ void read_gpt2_sizes(const HfKeys& keys, ModelConfig& config) {
   // Old files have n_ctx alone.
   const bool is_old = keys.missing("n_positions") && !keys.missing("n_ctx");
   config.context = keys.count(is_old ? "n_ctx" : "n_positions", 1, kContextMax);
-  config.kv_heads = config.heads;
-  config.head_dim = config.heads == 0 ? 0 : config.hidden / config.heads;
-  config.intermediate = 4 * config.hidden;
-  require_multiple(keys, "n_embd", config.hidden, "n_head", config.heads);
-  check_head_dim(keys, config);
+  resolve_shape(keys, config);
   const json& inner = keys.value("n_inner");
   if (!inner.is_null() && inner != config.intermediate) {
     keys.problem(fmt::format("n_inner is {}; supported: null or 4 n_embd, {}", json_excerpt(inner),
@@ -144,7 +133,8 @@ HfModel read_gpt2(const HfKeys& keys) {
   return model;
 }
 
-constexpr Size kLlamaSizes[] = {
+// From here on llama and what is like it: mistral, qwen2, qwen3.
+constexpr Size kLlamaLikeSizes[] = {
     {"num_hidden_layers", &ModelConfig::layers, kLayersMax},
     {"hidden_size", &ModelConfig::hidden, kHiddenMax},
     {"num_attention_heads", &ModelConfig::heads, kHeadsMax},
@@ -153,7 +143,7 @@ constexpr Size kLlamaSizes[] = {
     {"vocab_size", &ModelConfig::vocabulary, kVocabularyMax},
 };
 
-// Of a key that is missing; one that is null means as many as heads.
+// Of a key that is missing; one that is null means as many as heads, which is what 0 stands for.
 std::int64_t default_kv_heads(const ModelConfig& config) {
   switch (config.family) {
     case Family::mistral:
@@ -162,28 +152,18 @@ std::int64_t default_kv_heads(const ModelConfig& config) {
     case Family::qwen3:
       return 32;
     default:
-      return config.heads;
+      return 0;
   }
 }
 
-void read_llama_sizes(const HfKeys& keys, ModelConfig& config) {
-  read_sizes(keys, kLlamaSizes, config);
+void read_llama_like_sizes(const HfKeys& keys, ModelConfig& config) {
+  read_sizes(keys, kLlamaLikeSizes, config);
   constexpr const char* kKvHeads = "num_key_value_heads";
-  config.kv_heads = keys.count(kKvHeads, 1, kHeadsMax,
-                               keys.has(kKvHeads) ? config.heads : default_kv_heads(config));
-  require_multiple(keys, "num_attention_heads", config.heads, kKvHeads, config.kv_heads);
-  std::int64_t head_dim = kQwen3HeadDim;
-  if (config.family != Family::qwen3) {
-    head_dim = config.heads == 0 ? 0 : config.hidden / config.heads;
-    if (keys.missing("head_dim")) {
-      require_multiple(keys, "hidden_size", config.hidden, "num_attention_heads", config.heads);
-    }
-  }
-  config.head_dim = keys.count("head_dim", 1, kHeadDimMax, head_dim);
-  check_head_dim(keys, config);
-  if (config.head_dim % 2 != 0) {
-    keys.problem(fmt::format("head_dim is {}; rotary positions need an even one", config.head_dim));
-  }
+  config.kv_heads =
+      keys.count(kKvHeads, 1, kHeadsMax, keys.has(kKvHeads) ? 0 : default_kv_heads(config));
+  config.head_dim =
+      keys.count("head_dim", 1, kHeadDimMax, config.family == Family::qwen3 ? kQwen3HeadDim : 0);
+  resolve_shape(keys, config);
 }
 
 // How many layers have the window; transformers' layer_types say so, or the first
@@ -228,11 +208,11 @@ void read_window(const HfKeys& keys, ModelConfig& config) {
   if (all) config.window = std::min(window, kContextMax);
 }
 
-HfModel read_llama(const HfKeys& keys, Family family) {
+HfModel read_llama_like(const HfKeys& keys, Family family) {
   HfModel model;
   ModelConfig& config = model.config;
   apply_family(config, family);
-  read_llama_sizes(keys, config);
+  read_llama_like_sizes(keys, config);
   config.norm_epsilon = keys.number("rms_norm_eps", 0, 1e-6);
   config.head = keys.flag("tie_word_embeddings", false) ? HeadKind::tied : HeadKind::untied;
   config.rotary = read_hf_rotary(keys, config.head_dim, config.context);
@@ -254,7 +234,7 @@ HfModel parse_hf_config(std::string_view text) {
   std::vector<std::string> problems;
   const HfKeys keys(root, "", problems);
   const Family family = family_of(keys);
-  HfModel model = family == Family::gpt2 ? read_gpt2(keys) : read_llama(keys, family);
+  HfModel model = family == Family::gpt2 ? read_gpt2(keys) : read_llama_like(keys, family);
   keys.require("quantization_config", nullptr);
   if (!problems.empty()) throw_error<ConfigError>("{}", fmt::join(problems, "; "));
   return model;

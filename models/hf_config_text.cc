@@ -1,9 +1,8 @@
-#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "kernels/ops/layernorm.h"
+#include "models/families.h"
 #include "models/hf_config.h"
-#include "models/hf_families.h"
 #include "models/hf_rotary.h"
 
 namespace strata::models {
@@ -47,7 +46,8 @@ void add_window(const ModelConfig& config, ordered_json& json) {
   json["max_window_layers"] = config.window > 0 ? 0 : config.layers;
 }
 
-ordered_json llama_config(const ModelConfig& config) {
+// Of llama, mistral, qwen2 and qwen3.
+ordered_json llama_like_config(const ModelConfig& config) {
   ordered_json json = {{"hidden_act", "silu"},
                        {"vocab_size", config.vocabulary},
                        {"max_position_embeddings", config.context},
@@ -72,12 +72,12 @@ ordered_json llama_config(const ModelConfig& config) {
 }
 
 ordered_json config_json(const ModelConfig& config, Dtype dtype) {
-  const auto family = std::ranges::find(kHfFamilies, config.family, &HfFamily::family);
-  ordered_json json = {{"architectures", {family->architecture}},
-                       {"model_type", name_of(config.family)},
+  const FamilyTraits& family = traits_of(config.family);
+  ordered_json json = {{"architectures", {family.architecture}},
+                       {"model_type", family.name},
                        {"torch_dtype", dtype == Dtype::f32 ? "float32" : "bfloat16"},
                        {"use_cache", true}};
-  json.update(config.family == Family::gpt2 ? gpt2_config(config) : llama_config(config));
+  json.update(config.family == Family::gpt2 ? gpt2_config(config) : llama_like_config(config));
   return json;
 }
 

@@ -1,30 +1,61 @@
 #include "models/model_config.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "kernels/base/bytes.h"
+#include "kernels/base/error.h"
+#include "models/families.h"
+
 namespace strata::models {
 
-const char* name_of(Family family) {
-  switch (family) {
-    case Family::gpt2:
-      return "gpt2";
-    case Family::llama:
-      return "llama";
-    case Family::mistral:
-      return "mistral";
-    case Family::qwen2:
-      return "qwen2";
-    case Family::qwen3:
-      return "qwen3";
-  }
-  return "";
+const FamilyTraits& traits_of(Family family) {
+  const auto found = std::ranges::find(kFamilies, family, &FamilyTraits::family);
+  STRATA_CHECK(found != kFamilies.end());
+  return *found;
 }
 
+const char* name_of(Family family) { return traits_of(family).name; }
+
 void apply_family(ModelConfig& config, Family family) {
-  const bool gpt2 = family == Family::gpt2;
+  const FamilyTraits& traits = traits_of(family);
   config.family = family;
-  config.norm = gpt2 ? NormKind::layer_norm : NormKind::rms_norm;
-  config.mlp = gpt2 ? MlpKind::gelu : MlpKind::swiglu;
-  config.biases = gpt2 ? Biases::all : family == Family::qwen2 ? Biases::qkv : Biases::none;
-  config.qk_norm = family == Family::qwen3 ? QkNorm::per_head : QkNorm::none;
+  config.norm = traits.norm;
+  config.mlp = traits.mlp;
+  config.biases = traits.biases;
+  config.qk_norm = traits.qk_norm;
+}
+
+std::vector<std::string> resolve_shape(ModelConfig& config) {
+  constexpr std::int64_t kIntermediateMultiple = 64;
+  std::vector<std::string> problems;
+  if (config.kv_heads == 0) config.kv_heads = config.heads;
+  if (config.heads % config.kv_heads != 0) {
+    problems.push_back(fmt::format("heads ({}) must be a multiple of key/value heads ({})",
+                                   config.heads, config.kv_heads));
+  }
+  if (config.head_dim == 0) {
+    config.head_dim = config.hidden / config.heads;
+    if (config.hidden % config.heads != 0) {
+      problems.push_back(fmt::format("hidden size ({}) must be a multiple of heads ({})",
+                                     config.hidden, config.heads));
+    }
+  }
+  if (config.head_dim > kHeadDimMax) {
+    problems.push_back(
+        fmt::format("heads have {} channels; supported: up to {}", config.head_dim, kHeadDimMax));
+  }
+  if (config.family != Family::gpt2 && config.head_dim % 2 != 0) {
+    problems.push_back(fmt::format("heads have {} channels; rotary positions need an even number",
+                                   config.head_dim));
+  }
+  if (config.intermediate == 0) {
+    config.intermediate = config.mlp == MlpKind::gelu
+                              ? 4 * config.hidden
+                              : round_up(ceil_div(8 * config.hidden, 3), kIntermediateMultiple);
+  }
+  return problems;
 }
 
 std::int64_t ModelConfig::parameters() const {

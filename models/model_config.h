@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "models/rotary_tables.h"
 #include "models/unit_spec.h"
@@ -60,8 +61,13 @@ struct ModelConfig {
   std::int64_t parameters() const;  // without gaps
 };
 
-// What the family's row above says; sizes and numbers are left alone.
+// What the family's row above says (families.h); sizes and numbers are left alone.
 void apply_family(ModelConfig& config, Family family);
+
+// Of a config that has its family, its other sizes and at least one head: makes of a 0 what follows
+// from those (kv_heads: heads; head_dim: hidden / heads; intermediate: 4 hidden, of SwiGLU the
+// multiple of 64 next above 8/3 hidden), and returns what sizes must not be, a sentence each.
+std::vector<std::string> resolve_shape(ModelConfig& config);
 
 inline constexpr std::int64_t kByteVocabulary = 256;
 

@@ -3,24 +3,20 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <map>
 #include <span>
 #include <utility>
 #include <vector>
 
-#include "kernels/base/bytes.h"
 #include "kernels/base/error.h"
 #include "kernels/base/suggest.h"
+#include "models/families.h"
 
 namespace strata::models {
 namespace {
 
-constexpr std::array kFamilies = {Family::gpt2, Family::llama, Family::mistral, Family::qwen2,
-                                  Family::qwen3};
 constexpr std::string_view kTied = "tied";
-constexpr std::int64_t kIntermediateMultiple = 64;
 
 struct SizeKey {
   std::string_view name;
@@ -52,13 +48,18 @@ std::vector<std::string> keys_of(Family family) {
   return names;
 }
 
+std::vector<std::string> family_names() {
+  std::vector<std::string> names;
+  for (const FamilyTraits& traits : kFamilies) names.emplace_back(traits.name);
+  return names;
+}
+
 Family family_from(std::string_view text) {
   const std::string_view name = text.substr(0, text.find(':'));
-  std::vector<std::string> names;
-  for (const Family family : kFamilies) {
-    if (name == name_of(family)) return family;
-    names.emplace_back(name_of(family));
+  for (const FamilyTraits& traits : kFamilies) {
+    if (name == traits.name) return traits.family;
   }
+  const std::vector<std::string> names = family_names();
   throw_error<ConfigError>("--model {}: unknown family '{}'{}; known are {}", text, name,
                            did_you_mean(name, names), fmt::join(names, ", "));
 }
@@ -104,35 +105,7 @@ HeadKind head_from(std::string_view value, std::string_view text) {
   throw_error<ConfigError>("--model {}: '{}' must be yes or no, not '{}'", text, kTied, value);
 }
 
-void fill_defaults(ModelConfig& config, std::string_view text) {
-  if (config.vocabulary == 0) config.vocabulary = kByteVocabulary;
-  if (config.kv_heads == 0) config.kv_heads = config.heads;
-  if (config.heads % config.kv_heads != 0) {
-    throw_error<ConfigError>("--model {}: heads ({}) must be a multiple of kv-heads ({})", text,
-                             config.heads, config.kv_heads);
-  }
-  if (config.head_dim == 0) {
-    if (config.hidden % config.heads != 0) {
-      throw_error<ConfigError>("--model {}: hidden ({}) must be a multiple of heads ({})", text,
-                               config.hidden, config.heads);
-    }
-    config.head_dim = config.hidden / config.heads;
-  }
-  if (config.head_dim > kHeadDimMax) {
-    throw_error<ConfigError>("--model {}: heads have {} channels; supported: up to {}", text,
-                             config.head_dim, kHeadDimMax);
-  }
-  if (config.intermediate != 0) return;
-  config.intermediate = config.mlp == MlpKind::gelu
-                            ? 4 * config.hidden
-                            : round_up(ceil_div(8 * config.hidden, 3), kIntermediateMultiple);
-}
-
-void make_rotary(ModelConfig& config, std::string_view text) {
-  if (config.head_dim % 2 != 0) {
-    throw_error<ConfigError>("--model {}: rotary positions need an even head-dim, not {}", text,
-                             config.head_dim);
-  }
+void make_rotary(ModelConfig& config) {
   const bool is_qwen = config.family == Family::qwen2 || config.family == Family::qwen3;
   config.norm_epsilon = is_qwen ? 1e-6 : 1e-5;
   config.rotary = RotaryConfig{config.head_dim, is_qwen ? 1e6 : 1e4};
@@ -145,8 +118,9 @@ bool is_model_spec(std::string_view text) {
 }
 
 std::string model_spec_form() {
-  return "FAMILY:layers=6,hidden=384,heads=6,context=256[,vocab=256] with FAMILY gpt2, llama, "
-         "mistral, qwen2 or qwen3";
+  return fmt::format(
+      "FAMILY:layers=6,hidden=384,heads=6,context=256[,vocab=256] with FAMILY one of {}",
+      fmt::join(family_names(), ", "));
 }
 
 ModelConfig parse_model_spec(std::string_view text) {
@@ -167,8 +141,12 @@ ModelConfig parse_model_spec(std::string_view text) {
     }
   }
   if (settings.contains(kTied)) config.head = head_from(settings[kTied], text);
-  fill_defaults(config, text);
-  if (family != Family::gpt2) make_rotary(config, text);
+  if (config.vocabulary == 0) config.vocabulary = kByteVocabulary;
+  const std::vector<std::string> problems = resolve_shape(config);
+  if (!problems.empty()) {
+    throw_error<ConfigError>("--model {}: {}", text, fmt::join(problems, "; "));
+  }
+  if (family != Family::gpt2) make_rotary(config);
   return config;
 }
 

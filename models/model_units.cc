@@ -25,18 +25,19 @@ struct Names {
   const char* mlp_out;
 };
 constexpr Names kGpt2Names{"wte", "wpe", "h", "ln_f", "ln_1", "attn.c_proj", "ln_2", "mlp.c_proj"};
-constexpr Names kLlamaNames{"embed_tokens",
-                            "",
-                            "layers",
-                            "norm",
-                            "input_layernorm",
-                            "self_attn.o_proj",
-                            "post_attention_layernorm",
-                            "mlp.down_proj"};
+// Of llama, mistral, qwen2 and qwen3.
+constexpr Names kLlamaLikeNames{"embed_tokens",
+                                "",
+                                "layers",
+                                "norm",
+                                "input_layernorm",
+                                "self_attn.o_proj",
+                                "post_attention_layernorm",
+                                "mlp.down_proj"};
 constexpr const char* kHeadTable = "lm_head";
 
 const Names& names_of(const ModelConfig& config) {
-  return config.family == Family::gpt2 ? kGpt2Names : kLlamaNames;
+  return config.family == Family::gpt2 ? kGpt2Names : kLlamaLikeNames;
 }
 
 enum class Start : std::uint8_t { aligned, right_after };  // of a tensor, after the one before it

@@ -64,7 +64,7 @@ TEST(HfConfig, WhatIsNotSupportedIsRefusedByName) {
       {"reorder_and_upcast_attn", true, "reorder_and_upcast_attn is true"},
       {"tie_word_embeddings", false, "tie_word_embeddings is false"},
       {"add_cross_attention", true, "add_cross_attention is true"},
-      {"n_head", 7, "n_embd (768) must be a multiple of n_head (7)"},
+      {"n_head", 7, "hidden size (768) must be a multiple of heads (7)"},
       {"n_ctx", 512, "n_ctx is 512 and n_positions 1024"},
       {"n_layer", 0, "n_layer must be a whole number from 1 to 4096 and is 0"},
       {"n_layer", nullptr, "n_layer must be a whole number from 1 to 4096 and is missing"},

@@ -140,9 +140,11 @@ TEST(ModelConfig, SaysWhatIsWrong) {
   expect_error("gpt2" + shape + ",kv-heads=2", "unknown key 'kv-heads'");
   expect_error("gpt2" + shape + ",tied=no", "unknown key 'tied'");
   expect_error("llama" + shape + ",tied=true", "'tied' must be yes or no, not 'true'");
-  expect_error("llama" + shape + ",kv-heads=3", "heads (4) must be a multiple of kv-heads (3)");
+  expect_error("llama" + shape + ",kv-heads=3",
+               "heads (4) must be a multiple of key/value heads (3)");
   expect_error("gpt2:layers=1,hidden=2048,heads=1,context=4", "heads have 2048 channels");
-  expect_error("llama" + shape + ",head-dim=7", "even head-dim, not 7");
+  expect_error("llama" + shape + ",head-dim=7",
+               "heads have 7 channels; rotary positions need an even number");
   expect_error("llama" + shape + ",windw=7", "did you mean 'window'?");
   expect_error("gpt2-124", "did you mean 'gpt2-124m'");
   expect_error("llama", "known are gpt2-124m, -355m, -774m, -1.5b; llama2-7b, -13b, -70b; ");
@@ -155,7 +157,7 @@ TEST(ModelConfig, SaysWhatIsWrong) {
   expect_error("gpt2:layers=2.5,hidden=8,heads=2,context=4", "not '2.5'");
   expect_error("gpt2:layers,hidden=8,heads=2,context=4", "not ''");
   expect_error("gpt2:layers=6,hidden=8,heads=3,context=4",
-               "hidden (8) must be a multiple of heads");
+               "hidden size (8) must be a multiple of heads (3)");
   expect_error("gpt2:layers=6,hidden=1000000,heads=2,context=4", "from 1 to 65536");
   expect_error("gpt2:layers=99999999999999999999,hidden=8,heads=2,context=4", "whole number");
   expect_error("gpt2:", "unknown key ''");
