@@ -306,10 +306,4 @@ std::vector<float> Trainer::master(int unit) {
   return read_master(access_, store_, unit, setup_.topology.rank);
 }
 
-void Trainer::set_master(int unit, std::span<const float> master) {
-  drain();
-  write_master(access_, store_, unit, setup_.topology.rank, master);
-  settle();
-}
-
 }  // namespace strata::engine

@@ -81,9 +81,8 @@ class Trainer {
   // Applies every pending update and waits until all state is on its tier.
   void drain();
 
-  // The f32 masters of this rank's shard of a unit; both drain first.
+  // The f32 masters of this rank's shard of a unit; drains first.
   std::vector<float> master(int unit);
-  void set_master(int unit, std::span<const float> master);
 
   // Deferred: whether the last step's update is still to come, and the NVMe bytes it took once it
   // has.

@@ -8,6 +8,7 @@
 #include "kernels/base/error.h"
 #include "tests/support/engine_run.h"
 #include "tests/support/error_text.h"
+#include "tests/support/set_master.h"
 
 namespace strata::test {
 namespace {
@@ -111,7 +112,7 @@ void break_model(EngineRun& run) {
   std::vector<float> master = run.trainer().master(unit);
   master[0] = 3e38f;  // about the largest that a split master can hold
   master[1] = 3e38f;
-  run.trainer().set_master(unit, master);
+  set_master(run.trainer(), run.session().device(), unit, master);
 }
 
 TEST_P(Evaluation, ASkippedStepWritesNothing) {
@@ -132,8 +133,8 @@ TEST_P(Evaluation, ASkippedStepWritesNothing) {
 
   // Repaired, it goes on with the next data, as Adam's step 2: like a run that never saw the data
   // of the skipped step.
-  run.trainer().set_master(run.setup().index.final_norm,
-                           good[static_cast<std::size_t>(run.setup().index.final_norm)]);
+  const int unit = run.setup().index.final_norm;
+  set_master(run.trainer(), run.session().device(), unit, good[static_cast<std::size_t>(unit)]);
   const StepResult after = run.step();
   other.skip_data();
   const StepResult expected = other.step();
@@ -153,7 +154,7 @@ TEST_P(Evaluation, ManySkippedStepsInARowEndTheRun) {
   for (int i = 0; i < kSkipsMax - 1; ++i) ASSERT_TRUE(run.step().skipped);
   // One good step starts the count again.
   const int unit = run.setup().index.final_norm;
-  run.trainer().set_master(unit, good[static_cast<std::size_t>(unit)]);
+  set_master(run.trainer(), run.session().device(), unit, good[static_cast<std::size_t>(unit)]);
   EXPECT_FALSE(run.step().skipped);
   break_model(run);
   const std::string text = error_text<TrainingError>([&] {

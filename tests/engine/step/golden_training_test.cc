@@ -12,6 +12,7 @@
 #include "tests/support/compare.h"
 #include "tests/support/engine_run.h"
 #include "tests/support/golden.h"
+#include "tests/support/set_master.h"
 
 namespace strata::test {
 namespace {
@@ -129,7 +130,7 @@ std::map<std::string, std::vector<float>> tensors(engine::Trainer& trainer,
   return result;
 }
 
-void load_initial_weights(const Golden& golden, engine::Trainer& trainer,
+void load_initial_weights(const Golden& golden, engine::Trainer& trainer, Device& device,
                           const std::vector<models::UnitSpec>& units) {
   for (std::size_t u = 0; u < units.size(); ++u) {
     std::vector<float> master(static_cast<std::size_t>(units[u].elements), 0.0f);
@@ -137,7 +138,7 @@ void load_initial_weights(const Golden& golden, engine::Trainer& trainer,
       const auto values = golden.get("weights/" + tensor.name);
       std::copy(values.begin(), values.end(), master.begin() + tensor.offset_elements);
     }
-    trainer.set_master(static_cast<int>(u), master);
+    set_master(trainer, device, static_cast<int>(u), master);
   }
 }
 
@@ -151,7 +152,7 @@ Outcome run(const Case& test) {
       engine::make_run_setup(options_of(test, folder), comm->topology(), comm->staging_bytes());
   engine::Session session(setup, *comm, failure);
   engine::Trainer trainer(setup, session.trainer_parts());
-  load_initial_weights(golden, trainer, setup.units);
+  load_initial_weights(golden, trainer, session.device(), setup.units);
   const engine::SampleOrder order(steps * kSequences, setup.options.seed);
   const GoldenSamples data(golden, order);
   Outcome result;
