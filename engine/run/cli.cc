@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "engine/checkpoint/run_options.h"
-#include "engine/infer/run_model.h"
+#include "engine/infer/options_of_run.h"
 #include "engine/options/option_changes.h"
 #include "engine/options/option_check.h"
 #include "engine/options/option_help.h"
@@ -151,7 +151,7 @@ Options read_inference_options(const CommandSyntax& command,
                                const std::vector<std::string>& arguments) {
   const Options defaults = default_options(command.kind);
   Options options = parse_options(command, arguments, defaults);
-  if (const auto recorded = options_of_run_model(options, defaults)) {
+  if (const auto recorded = options_of_run(options, defaults)) {
     options = parse_options(command, arguments, *recorded);
     options.model = recorded->model;
   }

@@ -5,7 +5,7 @@
 #include <exception>
 #include <string_view>
 
-#include "engine/step/exit_code.h"
+#include "engine/options/exit_code.h"
 
 namespace strata::engine {
 

@@ -34,8 +34,8 @@
 #include <string_view>
 #include <thread>
 
+#include "engine/options/exit_code.h"
 #include "engine/run/step_deadline.h"
-#include "engine/step/exit_code.h"
 #include "engine/step/update_gate.h"
 #include "kernels/base/failure_latch.h"
 #include "offload/plan.h"

@@ -7,7 +7,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "engine/step/exit_code.h"
+#include "engine/options/exit_code.h"
 #include "offload/comm/communicator.h"
 
 namespace strata::engine {

@@ -1,4 +1,4 @@
-#include "engine/infer/run_model.h"
+#include "engine/infer/options_of_run.h"
 
 #include <filesystem>
 
@@ -6,7 +6,7 @@
 
 namespace strata::engine {
 
-std::optional<Options> options_of_run_model(const Options& given, const Options& defaults) {
+std::optional<Options> options_of_run(const Options& given, const Options& defaults) {
   const std::filesystem::path folder = given.model;
   if (given.model.empty() || !std::filesystem::exists(folder / kRunOptionsFile)) {
     return std::nullopt;

@@ -11,6 +11,6 @@ namespace strata::engine {
 // `defaults`, with the run's --model, and its --precision, --matmul-dtype, --seq-len, --pack and
 // --overlong, so that a loss is comparable with the run's own. --run names the folder, and --resume
 // is set. Throws ConfigError naming the file when it cannot be read.
-std::optional<Options> options_of_run_model(const Options& given, const Options& defaults);
+std::optional<Options> options_of_run(const Options& given, const Options& defaults);
 
 }  // namespace strata::engine

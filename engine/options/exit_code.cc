@@ -1,4 +1,4 @@
-#include "engine/step/exit_code.h"
+#include "engine/options/exit_code.h"
 
 namespace strata::engine {
 
