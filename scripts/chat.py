@@ -61,6 +61,8 @@ class Chat:
         self._tokenizer = TokenizerFolder(arguments.model)
         self._command = [find_strata(), "generate", "--model", arguments.model, *options]
         self._template = arguments.template
+        if self._template is None:
+            self._tokenizer.load_chat_template()
         self._messages: list[dict] = []
         if arguments.system is not None:
             self._messages.append({"role": "system", "content": arguments.system})
@@ -91,7 +93,7 @@ class Chat:
         if reply and not reply.endswith(b"\n"):
             print(flush=True)
         if process.returncode != 0:
-            raise UsageError(notes.strip())
+            raise UsageError(notes.strip() or f"strata ended with status {process.returncode}")
         print(notes, end="", file=sys.stderr)
         return reply.decode(errors="replace").strip()
 

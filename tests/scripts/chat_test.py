@@ -91,6 +91,9 @@ class ChatTest(unittest.TestCase):
         self.set_program("echo strata: error: no memory >&2; exit 3")
         with self.assertRaisesRegex(UsageError, "^strata: error: no memory$"):
             self.answer(self.chat(), "how")
+        self.set_program("kill -9 $$")
+        with self.assertRaisesRegex(UsageError, "strata ended with status -9"):
+            self.answer(self.chat(), "how")
         self.program.unlink()
         with self.assertRaisesRegex(UsageError, "there is no program"):
             self.chat()
@@ -112,6 +115,11 @@ class ChatTest(unittest.TestCase):
         status, errors = self.run_script("--top-k", "5", messages=["too long", "short"])
         self.assertEqual((status, errors), (0, "chat: long\nfull\n"))
         self.assertEqual(self.prompts(), ["<|turn|>user\nshort</s>\n<|turn|>assistant\n"])
+
+    def test_without_a_chat_template_it_does_not_begin(self):
+        self.tokenizer = FakeTokenizer()
+        self.assertEqual(self.run_script(messages=["how"]), (1, "chat: no chat template\n"))
+        self.assertEqual(self.run_script("--template", "{prompt}", messages=["how"]), (0, ""))
 
     def test_the_only_message_failing_is_a_failure(self):
         self.set_program("echo strata: error: no memory >&2; exit 3")

@@ -2,7 +2,7 @@
 
 import re
 
-from strata_tokens.errors import LineError
+from strata_tokens.errors import LineError, UsageError
 
 BEGIN, END, START = 1, 2, 3
 SPECIAL = {"<s>": BEGIN, "</s>": END, "<|turn|>": START}
@@ -36,6 +36,10 @@ class FakeTokenizer:
     def text_of(self, ids):
         texts = {id: text for text, id in self._ids.items()}
         return "".join(texts[id] for id in ids)
+
+    def load_chat_template(self):
+        if self._template is None:
+            raise UsageError("no chat template")
 
     def render(self, messages, for_reply=False):
         return self._template(messages, for_reply)

@@ -157,7 +157,9 @@ def end_token(arguments: argparse.Namespace, tokenizer: TokenizerFolder) -> int:
 def all_have_records(paths: list[pathlib.Path]) -> bool:
     for path in paths:
         if path.suffix.lower() in TABLES:
-            raise UsageError(f"{path} is a table: make a .jsonl file of its rows (docs/fine-tuning.md)")
+            raise UsageError(
+                f"{path} is a table: make a .jsonl file of its rows (docs/fine-tuning.md)"
+            )
     kinds = {path.suffix in RECORDS for path in paths}
     if len(kinds) > 1:
         raise UsageError("the input is text and records: make a file of tokens of each")

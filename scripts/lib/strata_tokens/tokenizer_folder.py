@@ -124,8 +124,7 @@ class TokenizerFolder:
         assistant's answer would begin."""
         import jinja2
 
-        if self._templates is None:
-            self._templates = self._load_templates()
+        self.load_chat_template()
         try:
             return self._templates.apply_chat_template(
                 messages, tokenize=False, add_generation_prompt=for_reply
@@ -133,7 +132,10 @@ class TokenizerFolder:
         except (jinja2.TemplateError, TypeError, KeyError) as error:
             raise LineError(f"the chat template refuses this conversation: {error}") from error
 
-    def _load_templates(self):
+    def load_chat_template(self) -> None:
+        """Throws UsageError where the folder has none."""
+        if self._templates is not None:
+            return
         # It need not say that there is no PyTorch.
         os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
         import transformers
@@ -144,4 +146,4 @@ class TokenizerFolder:
                 f"{self._folder} has no chat template, which conversations need; a model that only "
                 "continues texts has none: chat.py --template '{prompt}' goes on with yours"
             )
-        return tokenizer
+        self._templates = tokenizer
