@@ -27,21 +27,15 @@ void check_inference(const Options& o) {
         "--model is missing: a Hugging Face folder, org/name, or the folder of a run");
   }
   resolve_device(o);
-  require_at_least("device-memory", o.device_memory, std::int64_t{1});
-  require_at_least("host-memory", o.host_memory, std::int64_t{1});
-  require_at_least("prefetch", o.prefetch, 0);
-  require_at_least("threads", o.threads, 1);
+  check_tiers(o);
+  check_arithmetic(o);
+  check_timeouts(o);
   require_at_least("resume-step", o.resume_step, std::int64_t{0});
-  if (o.precision == "f32" && o.matmul_dtype == "bf16") {
-    throw ConfigError("--matmul-dtype bf16 needs --precision bf16");
-  }
   if (o.resume_step && o.run.empty()) {
-    throw_error<ConfigError>("--resume-step is of the commits of a run, and --model {} is none",
+    throw_error<ConfigError>("--resume-step is of the checkpoints of a run, and --model {} is none",
                              o.model);
   }
   check_place(o);
-  check_nvme(o);
-  check_timeouts(o);
 }
 
 }  // namespace

@@ -52,24 +52,17 @@ void check_allowed_changes(const Options& o) {
 }
 
 void check_data(const Options& o) {
-  if (o.model.empty()) throw ConfigError("--model is missing: a preset such as gpt2-124m");
+  if (o.model.empty()) {
+    throw ConfigError(
+        "--model is missing: a Hugging Face folder, org/name, or a shape to be trained from random "
+        "weights, such as gpt2-124m");
+  }
   if (!(o.val_fraction >= 0 && o.val_fraction <= 0.5)) {
     throw_error<ConfigError>("--val-fraction is {}, but must be from 0 to 0.5", o.val_fraction);
   }
   if (!o.val_data.empty() && o.val_fraction > 0) {
     throw ConfigError("--val-data and --val-fraction exclude each other: give one of them");
   }
-}
-
-void check_tiers(const Options& o) {
-  require_at_least("device-memory", o.device_memory, std::int64_t{1});
-  require_at_least("host-memory", o.host_memory, std::int64_t{1});
-  require_at_least("prefetch", o.prefetch, 0);
-  if (o.chunk_size && *o.chunk_size < kMiB) {
-    throw_error<ConfigError>("--chunk-size is {}, but must be at least {}",
-                             format_bytes(*o.chunk_size), format_bytes(kMiB));
-  }
-  check_nvme(o);
 }
 
 void check_batch(const Options& o) {
@@ -107,13 +100,6 @@ void check_optimizer(const Options& o) {
   require_at_least("clip-norm", o.clip_norm, 0.0);
 }
 
-void check_arithmetic(const Options& o) {
-  if (o.precision == "f32" && o.matmul_dtype == "bf16") {
-    throw ConfigError("--matmul-dtype bf16 needs --precision bf16");
-  }
-  require_at_least("threads", o.threads, 1);
-}
-
 void check_resume(const Options& o) {
   if (o.resume && o.run.empty()) {
     throw ConfigError("--resume needs the folder of the run: --run DIR");
@@ -128,13 +114,13 @@ void check_resume(const Options& o) {
 
 void check_checkpoints(const Options& o) {
   if (o.checkpoint_every && o.run.empty()) {
-    throw ConfigError("--checkpoint-every needs a folder to commit to: --run DIR");
+    throw ConfigError("--checkpoint-every needs a folder for the checkpoints: --run DIR");
   }
   if (!o.checkpoint_to.empty() && o.run.empty()) {
-    throw ConfigError("--checkpoint-to copies the commits of a run: give --run DIR too");
+    throw ConfigError("--checkpoint-to copies the checkpoints of a run: give --run DIR too");
   }
   if (!o.checkpoint_to.empty() && o.checkpoint_every && o.checkpoint_every->never()) {
-    throw ConfigError("--checkpoint-to copies commits, and --checkpoint-every 0 makes none");
+    throw ConfigError("--checkpoint-to copies checkpoints, and --checkpoint-every 0 makes none");
   }
   if (!o.export_to.empty() && o.run.empty()) {
     throw ConfigError("--export writes the last checkpoint of a run: give --run DIR too");
@@ -190,6 +176,24 @@ void check_options(const Options& options) {
   check_checkpoints(options);
   check_watching(options);
   check_timeouts(options);
+}
+
+void check_tiers(const Options& options) {
+  require_at_least("device-memory", options.device_memory, std::int64_t{1});
+  require_at_least("host-memory", options.host_memory, std::int64_t{1});
+  require_at_least("prefetch", options.prefetch, 0);
+  if (options.chunk_size && *options.chunk_size < kMiB) {
+    throw_error<ConfigError>("--chunk-size is {}, but must be at least {}",
+                             format_bytes(*options.chunk_size), format_bytes(kMiB));
+  }
+  check_nvme(options);
+}
+
+void check_arithmetic(const Options& options) {
+  if (options.precision == "f32" && options.matmul_dtype == "bf16") {
+    throw ConfigError("--matmul-dtype bf16 needs --precision bf16");
+  }
+  require_at_least("threads", options.threads, 1);
 }
 
 void check_nvme(const Options& options) {

@@ -12,6 +12,8 @@ namespace strata::engine {
 void check_options(const Options& options);
 
 // Of them, what commands that train nothing have too. Throw ConfigError.
+void check_tiers(const Options& options);  // with --nvme
+void check_arithmetic(const Options& options);
 void check_nvme(const Options& options);
 void check_timeouts(const Options& options);
 
