@@ -9,6 +9,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "engine/data/untokenized.h"
 #include "kernels/base/error.h"
 
 namespace strata::engine {
@@ -60,10 +61,7 @@ void require_tokens(const std::string& path) {
   std::string extension = std::filesystem::path(path).extension();
   for (char& c : extension) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   if (std::find(kUntokenized.begin(), kUntokenized.end(), extension) == kUntokenized.end()) return;
-  throw_error<ConfigError>(
-      "'{}' has no tokens: make a token file of it first, with scripts/tokenize.py {} --tokenizer "
-      "MODEL_FOLDER --out NAME (docs/data.md)",
-      path, path);
+  throw UntokenizedFile(fmt::format("'{}' has no tokens", path), path);
 }
 
 }  // namespace

@@ -2,15 +2,18 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <span>
 #include <vector>
 
 #include "engine/data/document_samples.h"
 #include "engine/data/stream_samples.h"
 #include "engine/data/token_metadata.h"
+#include "engine/data/untokenized.h"
 #include "engine/options/count_text.h"
 #include "kernels/base/bytes.h"
 #include "kernels/base/error.h"
+#include "models/presets.h"
 
 namespace strata::engine {
 
@@ -49,10 +52,23 @@ void check_tokens(const TokenData& data) {
   }
 }
 
-TokenData open_checked(const std::string& names, std::int64_t vocabulary) {
-  TokenData data = open_token_data(names, vocabulary);
-  check_tokens(data);
-  return data;
+// The command that makes tokens of a file for the model, as far as that has a tokenizer.
+std::string tokenize_command(const std::string& path, const std::string& model) {
+  return fmt::format("scripts/tokenize.py {} --tokenizer {} --out tokens/{}", path,
+                     models::is_model_name(model) ? "FOLDER" : model,
+                     std::filesystem::path(path).stem().string());
+}
+
+TokenData open_checked(const std::string& names, const std::string& model,
+                       std::int64_t vocabulary) {
+  try {
+    TokenData data = open_token_data(names, vocabulary);
+    check_tokens(data);
+    return data;
+  } catch (const UntokenizedFile& error) {
+    throw_error<ConfigError>("{}: make a token file of it first, with {} (docs/data.md)",
+                             error.what(), tokenize_command(error.path(), model));
+  }
 }
 
 // Whether a sample is made of documents, not of a window of tokens.
@@ -116,14 +132,15 @@ TrainingData open_training_data(const Options& options, std::int64_t vocabulary,
   constexpr const char* kTrainPart = "the training data";
   constexpr const char* kValidationPart = "the validation data";
   TrainingData data;
-  data.file = named_in_errors(kData, [&] { return open_checked(options.data, vocabulary); });
+  data.file =
+      named_in_errors(kData, [&] { return open_checked(options.data, options.model, vocabulary); });
   require_documents(data.file, options);
   const std::int64_t all = divisible_of(data.file, options);
   const auto held_out =
       static_cast<std::int64_t>(std::floor(static_cast<double>(all) * options.val_fraction));
   if (!options.val_data.empty()) {
     data.validation = named_in_errors(kValData, [&] {
-      data.validation_file = open_checked(options.val_data, vocabulary);
+      data.validation_file = open_checked(options.val_data, options.model, vocabulary);
       require_documents(data.validation_file, options);
       return make_samples(data.validation_file,
                           {kValidationPart, 0, divisible_of(data.validation_file, options)},

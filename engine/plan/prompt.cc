@@ -24,9 +24,8 @@ std::int32_t parse_token(const char* option, std::string_view text,
 std::vector<std::int32_t> text_tokens(std::string_view text, const models::ModelConfig& model) {
   if (model.vocabulary != models::kByteVocabulary) {
     throw ConfigError(
-        "--prompt is text, which only a byte-level model (vocabulary 256) reads; give its tokens "
-        "with --prompt-ids, as scripts/tokenize.py makes them, or talk to the model through "
-        "scripts/chat.py");
+        "--prompt is text, which only a byte-level model (vocabulary 256) reads; talk to this one "
+        "with scripts/chat.py FOLDER, or give the tokens of its tokenizer with --prompt-ids");
   }
   std::vector<std::int32_t> tokens;
   for (const char c : text) tokens.push_back(static_cast<unsigned char>(c));

@@ -61,12 +61,29 @@ TEST(TrainingData, ErrorsNameTheOption) {
   options.data = folder.write("a.txt", "abcdefg");
   options.val_data = folder.write("b.jsonl", "{}");
   EXPECT_TRUE(mentions(refusal(options), "--val-data: '" + options.val_data + "' has no tokens"));
-  EXPECT_TRUE(mentions(refusal(options), "scripts/tokenize.py"));
   options.val_data = folder.write("b.txt", "abc");
   EXPECT_TRUE(
       mentions(refusal(options), "the validation data has 3 tokens, but one sequence takes 4"));
   options.data = folder.path("*.bin");
   EXPECT_TRUE(mentions(refusal(options), "--data: no file matches '"));
+}
+
+// Of records and, where the model is not byte-level, of text.
+TEST(TrainingData, WhatHasNoTokensIsRefusedWithTheCommandThatMakesThem) {
+  const test::DataFolder folder;
+  Options options;
+  for (const char* const name : {"few.jsonl", "few.txt"}) {
+    options.data = folder.write(name, "{}");
+    const auto refused_for = [&](const char* model) {
+      options.model = model;
+      return error_text<ConfigError>([&] { (void)open_training_data(options, 512, kSeqLen); });
+    };
+    const std::string command =
+        "make a token file of it first, with scripts/tokenize.py " + options.data;
+    EXPECT_PRED2(mentions, refused_for("some/folder"),
+                 command + " --tokenizer some/folder --out tokens/few (docs/data.md)");
+    EXPECT_PRED2(mentions, refused_for("gpt2-124m"), command + " --tokenizer FOLDER --out");
+  }
 }
 
 // Before training, also in a file that is not the first.
