@@ -90,7 +90,7 @@ CommitChoice choose_wanted(const Shards& shards, const std::vector<std::int64_t>
   }
   if (choice.sequence) return choice;
   throw_error<ConfigError>(
-      "--resume-step {}: the run has no commit of that step that is whole; {}", wanted,
+      "--resume-step {}: the run has no whole checkpoint of that step; {}", wanted,
       steps.empty() ? "there is none at all"
                     : fmt::format("it has those of {}", fmt::join(steps, " and ")));
 }

@@ -249,7 +249,7 @@ void OpenedStore::settle(const std::exception_ptr& failure) {
 
 void OpenedStore::refuse_damage(const std::string& damage) {
   if (damage.empty()) return;
-  refuse(fmt::format("the commit of step {} is damaged: {}", step_of(choice_.sequence.value()),
+  refuse(fmt::format("the checkpoint of step {} is damaged: {}", step_of(choice_.sequence.value()),
                      damage),
          choice_.other);
 }
@@ -257,16 +257,16 @@ void OpenedStore::refuse_damage(const std::string& damage) {
 void OpenedStore::refuse(const std::string& damage, std::optional<std::int64_t> other) {
   constexpr const char* kPortable = "start from a portable checkpoint with --resume-from";
   if (!other) {
-    throw AgreedFailure(fmt::format("{}; there is no other commit: {}", damage, kPortable),
+    throw AgreedFailure(fmt::format("{}; there is no other checkpoint: {}", damage, kPortable),
                         kExitFailed);
   }
   const std::string its_damage = find_damage(*other);
   const std::int64_t step = step_of(*other);
   throw AgreedFailure(
       its_damage.empty()
-          ? fmt::format("{}; the commit of step {} is intact: resume with --resume-step {}", damage,
-                        step, step)
-          : fmt::format("{}; the commit of step {} is damaged too ({}): {}", damage, step,
+          ? fmt::format("{}; the checkpoint of step {} is intact: resume with --resume-step {}",
+                        damage, step, step)
+          : fmt::format("{}; the checkpoint of step {} is damaged too ({}): {}", damage, step,
                         its_damage, kPortable),
       kExitFailed);
 }

@@ -50,12 +50,13 @@ void add_generating(ListBuilder& list) {
 }
 
 void share_with_inference(ListBuilder& list) {
-  list.share("model", kEvalAndGenerate,
-             "The model: a Hugging Face folder, org/name in the local cache, or the folder of a "
-             "run, whose newest commit it is then. A shape has no weights, but for --from-scratch");
+  list.share(
+      "model", kEvalAndGenerate,
+      "The model: a Hugging Face folder, org/name in the local cache, or the folder of a "
+      "run, whose newest checkpoint it is then. A shape has no weights, but for --from-scratch");
   list.share("from-scratch", kEvalAndGenerate, "Take random weights, for the shape of a model");
   list.share("resume-step", kEvalAndGenerate,
-             "Step of the run's commit to read; auto is the newest");
+             "Step of the run's checkpoint to read; auto is the newest");
   list.share("data", kEval,
              "Data to evaluate on: token files, or text for a byte-level model, as for training");
   for (const char* name : {"pack", "overlong"}) list.share(name, kEval);

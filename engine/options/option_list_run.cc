@@ -9,11 +9,12 @@ void add_run(ListBuilder& list) {
   list.add("run", "Folder for the run's options, plan, log and state: a new one, or see --resume",
            text_field("DIR", &Options::run), {"output_dir", "out_dir", "run_dir"})
       .paths = OptionPaths::one;
-  list.add("checkpoint-every",
-           "Commit the state after so many steps or so much time (s, min, h); 0 does so only where "
-           "the run stops, in half the space",
-           interval_field(&Options::checkpoint_every),
-           {"save_steps", "save_interval", "save_every", "checkpoint_interval"});
+  list.add(
+      "checkpoint-every",
+      "Steps or time (s, min, h) from one checkpoint of the state to the next; 0 keeps it only "
+      "where the run stops, in half the space",
+      interval_field(&Options::checkpoint_every),
+      {"save_steps", "save_interval", "save_every", "checkpoint_interval"});
   list.used_by(kTrain);
   const auto add_of_a_start = [&](std::string name, std::string help,
                                   OptionField field) -> OptionSpec& {
@@ -31,7 +32,7 @@ void add_run(ListBuilder& list) {
   resume.help_of = {{CommandKind::plan,
                      "Plan with the options of the run in the folder of --run where no others are "
                      "given"}};
-  add_of_a_start("resume-step", "Step of the commit to go on from; auto is the newest",
+  add_of_a_start("resume-step", "Step of the checkpoint to go on from; auto is the newest",
                  integer_field(&Options::resume_step));
   add_of_a_start(
       "resume-from",
@@ -43,7 +44,7 @@ void add_run(ListBuilder& list) {
                  "lr; arithmetic: where this machine lacks the recorded one",
                  list_field("NAME,...", &Options::allow_change));
   list.add("checkpoint-to",
-           "Folder for portable checkpoints, copied from commits while training goes on",
+           "Folder for portable checkpoints: copies of the run's, made while training goes on",
            text_field("DIR", &Options::checkpoint_to))
       .paths = OptionPaths::one;
   list.add("checkpoint-keep", "Portable checkpoints that are kept, the newest ones",

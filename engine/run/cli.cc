@@ -82,7 +82,7 @@ const Command kCommands[] = {
      check_inspect_options,
      run_on_first_rank<run_inspect>},
     {{"verify", "RUN|DIR...", CommandKind::verify},
-     "Read all of the newest commit and check every checksum",
+     "Read all of the newest checkpoint and check every checksum",
      check_verify_options,
      run_on_first_rank<run_verify>},
     {{"gc", "DIR...", CommandKind::gc},

@@ -82,7 +82,7 @@ std::string summary_text(const RunSummary& summary, const Budget& device, const 
                          const StepBound& bound, const std::string& ledger) {
   const char* const whose = summary.of_rank_0 ? " (rank 0)" : "";
   const std::string committed =
-      summary.committed_step ? fmt::format("  committed        step {}\n", *summary.committed_step)
+      summary.committed_step ? fmt::format("  checkpoint       step {}\n", *summary.committed_step)
                              : "";
   return fmt::format(
       "\nsummary\n"

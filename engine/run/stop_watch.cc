@@ -203,9 +203,8 @@ void StopWatch::ask_to_commit() {
     return;
   }
   if (std::exchange(told_no_commits_, true)) return;
-  say(rules_.durability == Durability::none
-          ? "SIGUSR2: nothing to commit to, as there is no --run"
-          : "SIGUSR2: nothing to commit to, with --checkpoint-every 0");
+  say(rules_.durability == Durability::none ? "SIGUSR2: no checkpoint, as there is no --run"
+                                            : "SIGUSR2: no checkpoint, with --checkpoint-every 0");
 }
 
 bool StopWatch::may_be_dropped() const {
@@ -218,7 +217,8 @@ void StopWatch::drop_if_late() {
   drop(deadline_.in_step()
            ? fmt::format(" in the middle of step {}, which would take longer than --stop-within",
                          *step_)
-           : fmt::format(" after step {}, with no time left (--stop-within) to commit it", *step_));
+           : fmt::format(" after step {}, with no time left (--stop-within) for its checkpoint",
+                         *step_));
 }
 
 void StopWatch::drop(std::string where) {

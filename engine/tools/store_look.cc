@@ -49,7 +49,7 @@ void conclude_chosen(StoreLook& look, std::int64_t sequence) {
     look.step = superblock.step;
     look.state = superblock.kind == SuperblockKind::clean_mark
                      ? fmt::format("clean at step {}, without checkpoints", superblock.step)
-                     : fmt::format("committed step {}", superblock.step);
+                     : fmt::format("checkpoint of step {}", superblock.step);
   }
 }
 
@@ -70,7 +70,7 @@ void conclude(StoreLook& look) {
     } else if (choice.sequence) {
       conclude_chosen(look, *choice.sequence);
     } else {
-      look.state = "nothing committed yet";
+      look.state = "no checkpoint yet";
     }
   } catch (const Error& error) {  // what a resume would say
     look.state = error.what();

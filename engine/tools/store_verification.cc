@@ -181,7 +181,7 @@ void Verifier::verify() {
       verify_commit(opened, commit_of(opened, *choice.sequence).table);
     }
   } else if (choice.damage.empty() && result_.no_state.empty()) {
-    add_note("nothing was committed yet");
+    add_note("there is no checkpoint yet");
   }
   if (!choice.other || !is_complete_) return;
   // Blocks that both commits share were found sound, or damaged.

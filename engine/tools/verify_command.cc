@@ -48,9 +48,9 @@ std::string store_text(const StoredTarget& target, const StoreVerification& resu
   if (!result.note.empty()) text += "; " + result.note;
   if (!result.intact_step) return text;
   if (result.damaged == 0) {
-    return text + fmt::format("; the commit of step {} is intact too", *result.intact_step);
+    return text + fmt::format("; the checkpoint of step {} is intact too", *result.intact_step);
   }
-  return text + fmt::format("; the commit of step {0} is intact: resume with --resume-step {0}",
+  return text + fmt::format("; the checkpoint of step {0} is intact: resume with --resume-step {0}",
                             *result.intact_step);
 }
 

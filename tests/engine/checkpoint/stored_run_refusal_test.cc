@@ -105,7 +105,7 @@ TEST_F(StoredRunRefusal, DamageIsNamedAndTheOtherCommitOfferedIfItIsIntact) {
   for (const Drives drives : {Drives::shared, Drives::local}) {
     const std::string text = migrate(pointer_to(kRunId, 3), kNewId, {.world_size = 4}, 20, drives);
     for (const std::string& part :
-         {std::string("commit of step 20 is damaged"), std::string("moment1 of table.weight ["),
+         {std::string("checkpoint of step 20 is damaged"), std::string("moment1 of table.weight ["),
           file_of(kRunId, 1) + " at offset", std::string("step 10 is intact"),
           std::string("--resume-step 10")}) {
       EXPECT_TRUE(mentions(text, part)) << text;

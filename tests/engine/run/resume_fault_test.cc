@@ -63,8 +63,8 @@ TEST_F(ResumeFault, ADamagedNewestCommitIsNamedAndTheOneBeforeOffered) {
   damage(store_file("run", "run"), 0, 2, StateKind::moment1);
   const Words resume = every_step + Words{"--resume"};
   expect_refused("run", resume, 1,
-                 {"the commit of step 30 is damaged: moment1 of h.", path("run"), " at offset ",
-                  "the commit of step 29 is intact: resume with --resume-step 29"});
+                 {"the checkpoint of step 30 is damaged: moment1 of h.", path("run"), " at offset ",
+                  "the checkpoint of step 29 is intact: resume with --resume-step 29"});
   const ProcessResult verified = strata({"verify", "run"});
   EXPECT_EQ(verified.exit_code, 1);
   EXPECT_PRED2(mentions, verified.out + verified.err, "moment1 of h.");
@@ -85,7 +85,7 @@ TEST_F(ResumeFault, ARefusalLeavesTheRunAsItIs) {
       "--allow-change",     "lr"};
   for (const Words& place : {Words{}, Words{"--nvme", "a"}}) {
     expect_refused("run", changed + place, 1,
-                   {"the commit of step 29 is damaged", "step 30 is intact"});
+                   {"the checkpoint of step 29 is damaged", "step 30 is intact"});
   }
   expect_intact("run");
 }
@@ -156,8 +156,8 @@ TEST_F(ResumeFault, NoDamagedCommitIsOffered) {
   damage(store_file("run", "run"), 0, 0, StateKind::weights);
   damage(store_file("run", "run"), 1, 1, StateKind::moment2);
   expect_refused("run", {"--resume"}, 1,
-                 {"the commit of step 30 is damaged", "the commit of step 29 is damaged too",
-                  "--resume-from"});
+                 {"the checkpoint of step 30 is damaged",
+                  "the checkpoint of step 29 is damaged too", "--resume-from"});
 }
 
 TEST_F(ResumeFault, AMissingDirectoryIsNamed) {
@@ -232,7 +232,7 @@ TEST_F(ResumeFault, DamageOfOneRankIsSaidOnce) {
   damage(store_file("run", "run", 1), 0, 1, StateKind::remainder);
   const ProcessResult refused = train("run", options + Words{"--resume"}, 2);
   EXPECT_EQ(refused.exit_code, 1);
-  const std::string message = "strata: error: the commit of step 30 is damaged: remainder of ";
+  const std::string message = "strata: error: the checkpoint of step 30 is damaged: remainder of ";
   EXPECT_PRED2(mentions, refused.err, message);
   EXPECT_EQ(refused.err.find("strata: error: "), refused.err.rfind("strata: error: "))
       << refused.err;

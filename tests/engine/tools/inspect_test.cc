@@ -36,7 +36,7 @@ TEST(Inspect, ShowsARunAndBothCopiesOfItsRanks) {
   std::ofstream(run.folder.path("log.jsonl")) << "{\"step\":31}\n{\"step\":32}\n{\"st";
   const std::string text = output_of({run.folder.path()});
   for (const std::string& part :
-       {"run " + run.folder.path() + ": committed step 30; logged up to step 32",
+       {"run " + run.folder.path() + ": checkpoint of step 30; logged up to step 32",
         "store " + run.run_id + " of 2 ranks", std::string("rank 0 of 2, begun 0 minutes ago on "),
         std::string("rank 1 of 2, "), run.file(0, run.first), run.file(1, run.second),
         std::string("copy 1: commit of step 30, sequence number 3; live slots: A of 5 units, B of "
@@ -71,7 +71,7 @@ TEST(Inspect, LooksAtALivingRunAndDisturbsNothing) {
   const StoredRun run({10});
   const store::StoredShard living = run.open(1, io::VolumeAccess::exclusive);
   const std::string text = output_of({run.folder.path()});
-  EXPECT_TRUE(mentions(text, "committed step 10; a living run has it locked")) << text;
+  EXPECT_TRUE(mentions(text, "checkpoint of step 10; a living run has it locked")) << text;
 }
 
 // The newest step is that which all ranks have.
@@ -133,7 +133,7 @@ TEST(Inspect, RunsThatHaveNothingYet) {
   std::ofstream(folder.path("options.json")) << "{}";
   EXPECT_EQ(output_of({folder.path()}), "run " + folder.path() + ": it has no store\n");
   const StoredRun run({});
-  EXPECT_TRUE(mentions(output_of({run.folder.path()}), ": nothing committed yet"));
+  EXPECT_TRUE(mentions(output_of({run.folder.path()}), ": no checkpoint yet"));
 }
 
 // A run without checkpoints: at its stop, and killed after it had gone on.

@@ -44,8 +44,9 @@ TEST(Verify, AnIntactRunAndTheCommitBefore) {
   const StoredRun run({10, 20});
   const Outcome outcome = verify({run.folder.path()});
   EXPECT_EQ(outcome.exit_code, 0);
-  EXPECT_TRUE(mentions(outcome.text, "run " + run.folder.path() +
-                                         ": step 20: intact; the commit of step 10 is intact too"))
+  EXPECT_TRUE(mentions(
+      outcome.text,
+      "run " + run.folder.path() + ": step 20: intact; the checkpoint of step 10 is intact too"))
       << outcome.text;
   EXPECT_TRUE(mentions(outcome.text, " GB/s: intact\n")) << outcome.text;
 }
@@ -65,9 +66,10 @@ TEST(Verify, NamesEveryDamagedRangeAndGoesOn) {
   EXPECT_TRUE(mentions(outcome.text, run.first.path())) << outcome.text;
   EXPECT_TRUE(mentions(outcome.text, ".store at offset ")) << outcome.text;
   EXPECT_TRUE(mentions(outcome.text, "damaged: rank 1: weights of ")) << outcome.text;
-  EXPECT_TRUE(mentions(outcome.text,
-                       "step 20: DAMAGED in 2 places; the commit of step 10 is intact: resume with "
-                       "--resume-step 10"))
+  EXPECT_TRUE(
+      mentions(outcome.text,
+               "step 20: DAMAGED in 2 places; the checkpoint of step 10 is intact: resume with "
+               "--resume-step 10"))
       << outcome.text;
 }
 
@@ -196,7 +198,7 @@ TEST(Verify, WhatWasNeverCommittedIsNoDamage) {
   const StoredRun run({});
   const Outcome outcome = verify({run.folder.path()});
   EXPECT_EQ(outcome.exit_code, 0);
-  EXPECT_TRUE(mentions(outcome.text, "nothing to verify; nothing was committed yet"))
+  EXPECT_TRUE(mentions(outcome.text, "nothing to verify; there is no checkpoint yet"))
       << outcome.text;
 }
 
