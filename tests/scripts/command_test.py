@@ -65,7 +65,7 @@ class Command(unittest.TestCase):
         self.assertEqual(self.written(), "<s>Q: a\nA:b")
 
     def test_text_is_one_sequence_whatever_the_pieces(self):
-        text = "one two\nthree\n\nfour\nfive six\n" * 30
+        text = "one two\nthree\n\nfour\r\nfive six\n" * 100
         with mock.patch.object(reading, "PIECE_CHARACTERS", 10):
             self.assertEqual(self.run_on("data.txt", text.encode())[0], 0)
         self.assertEqual(self.written(), f"<s>{text}</s>")
@@ -92,12 +92,32 @@ class Command(unittest.TestCase):
             self.assertIn(f"{name} is a table", output)
         self.assertEqual(self.outputs(), [])
 
+    def test_what_is_compressed_is_not_taken_for_text(self):
+        status, output = self.run_on("data.jsonl.GZ", b"\x1f\x8b")
+        self.assertEqual(status, 1)
+        self.assertIn("data.jsonl.GZ is compressed", output)
+
+    def test_records_are_known_by_their_extension_in_any_case(self):
+        for name in ("data.JSONL", "data.ndjson"):
+            self.assertEqual(self.run_on(name, b'{"text": "a"}\n')[0], 0)
+            self.assertEqual(self.written(), "<s>a</s>")
+
+    def test_an_input_is_never_an_output(self):
+        status, output = self.run_on("out.json", b'{"text": "precious"}\n')
+        self.assertEqual(status, 1)
+        self.assertIn("out.json would be replaced", output)
+        self.assertEqual((self.folder / "out.json").read_bytes(), b'{"text": "precious"}\n')
+
     def test_options_are_not_abbreviated(self):
         with self.assertRaises(SystemExit):
             self.run_on("data.jsonl", SAMPLES, "--skip")
 
+    def test_a_last_line_may_be_of_any_size(self):
+        self.assertEqual(self.run_on("data.jsonl", SAMPLES, "--lines", f"3:{10**30}")[0], 0)
+        self.assertEqual(self.written(), "<s>c d</s>")
+
     def test_ranges_of_lines_that_make_no_sense_are_refused(self):
-        for lines in ("0:3", "5:4", "3", "a:b"):
+        for lines in ("0:3", "5:4", "3", "a:b", f"{10**30}:5"):
             with self.subTest(lines), self.assertRaises(SystemExit):
                 self.run_on("data.jsonl", SAMPLES, "--lines", lines)
 

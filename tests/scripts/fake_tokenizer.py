@@ -12,12 +12,11 @@ TOKENS = re.compile(r"</?s>|<\|turn\|>|\n\n| ?\w+|.", re.DOTALL)
 
 class FakeTokenizer:
     def __init__(self, template=None, begins=False):
-        self.special = list(SPECIAL)
-        self.special_ids = set(SPECIAL.values())
         self._ids = dict(SPECIAL)
         self._template = template
         self._begins = begins
 
+    special = re.compile("|".join(map(re.escape, SPECIAL)))
     size = 1000
     end = END
 
@@ -64,6 +63,37 @@ def last_turn_thinks(messages, for_reply):
         for i, m in enumerate(messages)
     ]
     return turns(shown, for_reply)
+
+
+def without_prompt(messages, for_reply):
+    return turns(messages, for_reply=False)
+
+
+def answers_at_once(messages, for_reply):
+    """As Mistral's: a user's turn ends with the prompt for the answer."""
+    written = {"user": "ask {}\n", "assistant": "{}</s>"}
+    return "".join(written[m["role"]].format(m["content"]) for m in messages)
+
+
+def ends_the_text(messages, for_reply):
+    """As Phi-3: after the last turn's end token comes another."""
+    return turns(messages, for_reply) + ("" if for_reply else "<s>")
+
+
+def headers(messages, for_reply):
+    """As Llama 3: a header between special tokens, two line ends, and the content stripped."""
+    text = "".join(f"<|turn|>{m['role']}<s>\n\n{m['content'].strip()}</s>" for m in messages)
+    return text + ("<|turn|>assistant<s>\n\n" if for_reply else "")
+
+
+def begins_before_it_speaks(messages, for_reply):
+    text = "".join(f"<|turn|>{m['role']}\n<s>{m['content']}\n" for m in messages)
+    return text + ("<|turn|>assistant\n" if for_reply else "")
+
+
+def leaves_out_thoughts(messages, for_reply):
+    spoken = [m | {"content": m["content"].split("</think>")[-1]} for m in messages]
+    return turns(spoken, for_reply)
 
 
 def forgets_its_prompt(messages, for_reply):

@@ -12,6 +12,7 @@ from strata_tokens import reading
 from strata_tokens.errors import LineError, UsageError
 from strata_tokens.records import Completion, Conversation, Text, parse_line
 
+SYSTEM = {"role": "system", "content": "be"}
 TURNS = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "yes"}]
 
 
@@ -28,6 +29,14 @@ class Lines(unittest.TestCase):
             b'{"role": "assistant", "content": "yes"}]}': Conversation(TURNS),
             b'{"conversations": [{"from": "human", "value": "hi"}, '
             b'{"from": "gpt", "value": "yes"}]}': Conversation(TURNS),
+            b'{"conversations": [{"from": "human", "value": "hi", "weight": 0}, '
+            b'{"from": "gpt", "value": "yes", "weight": 1.0, "tool_calls": null}], '
+            b'"system": "be", "tools": "", "id": 7}': Conversation([SYSTEM, *TURNS]),
+            b'{"messages": [{"role": "user", "content": "hi", "name": null}, '
+            b'{"role": "assistant", "content": "yes"}], "system": ""}': Conversation(TURNS),
+            b'{"instruction": "a", "output": "c", "history": [], "system": ""}': Completion(
+                "a", "c"
+            ),
         }
         for line, record in cases.items():
             with self.subTest(line):
@@ -50,6 +59,14 @@ class Lines(unittest.TestCase):
             b'{"messages": [{"role": "user", "content": null}]}': "'content' is not a string",
             b'{"messages": [{"role": "a", "content": "b", "tool_calls": []}]}': "'tool_calls'",
             b'{"conversations": [{"from": "tool", "value": "x"}]}': "a turn from 'tool'",
+            b'{"messages": [{"role": "asistant", "content": "b"}]}': "a message of 'asistant'",
+            b'{"messages": [{"role": "system", "content": "b"}], "system": "c"}': "'system' and a",
+            b'{"messages": [{"role": "user", "content": "b"}], "tools": [{}]}': "has 'tools'",
+            b'{"conversations": [{"from": "gpt", "value": "x", "weight": 0}]}': "of weight 0",
+            b'{"conversations": [{"from": "human", "value": "x", "weight": 1}]}': "of weight 1",
+            b'{"conversations": [{"from": "gpt", "value": "x", "tool_calls": [1]}]}': "tool_calls",
+            b'{"instruction": "a", "output": "b", "system": "c"}': "has 'system'",
+            b'{"instruction": "a", "output": "b", "history": [["c", "d"]]}': "has 'history'",
             b"[" * 100000: "not JSON",
         }
         for line, message in cases.items():
@@ -91,16 +108,40 @@ class Files(unittest.TestCase):
         with self.assertRaisesRegex(UsageError, "jq -c"):
             self.read(range(1, 99), reading.LeftOut(errors_max=1))
 
-    def test_pieces_are_the_text_and_part_between_lines_of_text(self):
-        text = "one line\nanother\n\n  indented\nlast line\r\nx\n\ny" * 20
-        self.path.write_bytes(text.encode())
-        with mock.patch.object(reading, "PIECE_CHARACTERS", 8):
-            pieces = list(reading.pieces(self.path))
-        self.assertEqual("".join(pieces), text)
-        self.assertGreater(len(pieces), 20)
-        for before, after in itertools.pairwise(pieces):
-            self.assertRegex(before, r"\S\n\Z")
-            self.assertRegex(after, r"\A\S")
+    def test_a_byte_order_mark_is_not_of_the_text(self):
+        self.path.write_bytes(b'\xef\xbb\xbf{"text": "a"}\n{"text": "b"}')
+        texts = self.read(range(1, 99), reading.LeftOut(errors_max=1))
+        self.assertEqual(texts, [Text("a"), Text("b")])
+        self.path.write_bytes(b"\xef\xbb\xbfone")
+        self.assertEqual(list(reading.pieces(self.path, never)), ["one"])
+
+    def test_pieces_are_the_text_and_end_with_lines_where_tokens_part(self):
+        def parts(before, after):
+            return not after.startswith((" ", "\n"))
+
+        for line_end in ("\n", "\r\n", "\n\n\n"):
+            text = line_end.join(["one line", "another", "  indented", "last", ""]) * 500
+            self.path.write_bytes(text.encode())
+            with self.subTest(line_end), mock.patch.object(reading, "PIECE_CHARACTERS", 1000):
+                pieces = list(reading.pieces(self.path, parts))
+                self.assertEqual("".join(pieces), text)
+                self.assertGreater(len(pieces), 10)
+                for before, after in itertools.pairwise(pieces):
+                    self.assertTrue(before.endswith(line_end))
+                    self.assertRegex(after, r"\A\S")
+
+    def test_a_text_without_a_place_to_part_is_refused_and_not_cut(self):
+        self.path.write_bytes(b"one\n" + b"\nmore and more" * 100)
+        with (
+            mock.patch.object(reading, "PIECE_CHARACTERS", 300),
+            mock.patch.object(reading, "PIECE_CHARACTERS_MAX", 900),
+            self.assertRaisesRegex(UsageError, f"{self.path}:1: 900 characters"),
+        ):
+            list(reading.pieces(self.path, never))
+
+
+def never(before, after):
+    return False
 
 
 if __name__ == "__main__":

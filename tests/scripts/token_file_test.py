@@ -1,6 +1,7 @@
 """The files that are written, byte by byte, and what a vocabulary's hash is of."""
 
 import json
+import os
 import pathlib
 import struct
 import tempfile
@@ -26,7 +27,7 @@ class Files(unittest.TestCase):
             for ids, trained in documents:
                 out.begin_document()
                 out.write(ids, trained)
-            out.publish({"tokenizer": "xxh3-128:00"})
+            out.publish("xxh3-128:00", [pathlib.Path("a.txt")])
 
     def test_tokens_of_16_bits_with_documents_and_mask(self):
         self.write([([7, 8, 999], b"\0\1\1"), ([9], b"\1")], vocabulary_size=2**16)
@@ -42,10 +43,12 @@ class Files(unittest.TestCase):
             {
                 "format": "strata tokens",
                 "version": 1,
+                "tokenizer": "xxh3-128:00",
                 "tokens": 4,
                 "documents": 2,
                 "trained_tokens": 3,
-                "tokenizer": "xxh3-128:00",
+                "source_files": 1,
+                "sources": ["a.txt"],
             },
         )
 
@@ -59,7 +62,7 @@ class Files(unittest.TestCase):
         self.write([([7], b"\0")])
         with TokenFile(self.path, 1000) as out:
             out.write([1, 2], b"\1\1")
-            out.publish({})
+            out.publish("", [])
         self.assertEqual(self.names(), ["name.bin", "name.json"])
 
     def test_nothing_stays_of_what_was_not_finished(self):
@@ -72,14 +75,37 @@ class Files(unittest.TestCase):
         self.write([([7], b"\1")])
         before = self.path.read_bytes()
         with self.assertRaises(UsageError), TokenFile(self.path, 1000) as out:
-            out.publish({})  # of no tokens
+            out.publish("", [])  # of no tokens
         self.assertEqual(self.path.read_bytes(), before)
+
+    def test_what_others_wrote_is_not_replaced(self):
+        foreign = {".json": b'{"text": "a"}', ".docs": b"notes", ".mask": b"\2", ".bin": b"PK"}
+        for suffix, contents in foreign.items():
+            path = self.path.with_suffix(suffix)
+            path.write_bytes(contents)
+            with self.subTest(suffix), self.assertRaisesRegex(UsageError, f"{path} would be"):
+                TokenFile(self.path, 1000)
+            self.assertEqual(self.names(), [path.name])
+            path.unlink()
+
+    def test_of_many_sources_some_are_named(self):
+        with TokenFile(self.path, 1000) as out:
+            out.write([1], b"\1")
+            out.publish("", [pathlib.Path(os.fsdecode(b"\xff"))] * 10**5)
+        written = self.path.with_suffix(".json").read_bytes()
+        self.assertLess(len(written), 2**20)  # what Strata reads
+        self.assertEqual(json.loads(written)["source_files"], 10**5)
+
+    def test_a_folder_is_no_name(self):
+        for name in (".", ".."):
+            with self.subTest(name), self.assertRaisesRegex(UsageError, "is a folder"):
+                TokenFile(pathlib.Path(name), 1000)
 
     def test_the_name_may_lack_its_ending_and_its_folder_be_missing(self):
         folder = self.folder / "new" / "tokens"
         with TokenFile(folder / "v1.2", 1000) as out:
             out.write([1], b"\1")
-            out.publish({})
+            out.publish("", [])
         self.assertEqual(sorted(folder.iterdir()), [folder / "v1.2.bin", folder / "v1.2.json"])
 
 

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 
 from .errors import UsageError
-from .masking import Document, Rules, document_of
+from .masking import Document, Rules, Train, document_of
 from .reading import LeftOut, count_text, json_lines, parquet_rows, pieces, usable_rows
 from .records import Record, parse_line, record_of
 from .show import coloured
@@ -17,8 +17,9 @@ from .tokenizer_folder import TokenizerFolder
 
 TEXT_BATCH_PIECES = 16  # encoded at once, on all cores
 ALL_LINES = range(1, sys.maxsize)
-RECORDS = (".jsonl", ".json", ".parquet")
-TABLES = (".csv", ".tsv")
+RECORDS = (".jsonl", ".ndjson", ".json", ".parquet")
+TABLES = (".csv", ".tsv", ".xlsx", ".arrow", ".feather")
+ARCHIVES = (".gz", ".bz2", ".xz", ".zst", ".lz4", ".zip", ".7z", ".tar", ".tgz")
 
 
 def parse_lines(text: str) -> range:
@@ -27,7 +28,7 @@ def parse_lines(text: str) -> range:
         raise argparse.ArgumentTypeError(f"'{text}' is not FIRST:LAST, such as 1:1200 or 1201:")
     first, last = match.groups()
     lines = range(int(first or 1), int(last) + 1 if last else sys.maxsize)
-    if lines.start < 1 or len(lines) == 0:
+    if not 1 <= lines.start < lines.stop:
         raise argparse.ArgumentTypeError(f"'{text}' has no lines: they are numbered from 1")
     return lines
 
@@ -77,7 +78,22 @@ def parse_arguments(description: str) -> argparse.Namespace:
         action="store_true",
         help="write prompts and completions with the chat template",
     )
-    add("--no-mask", action="store_true", help="train prompts and the other turns too")
+    trained = parser.add_mutually_exclusive_group()
+    trained.add_argument(
+        "--last-turn",
+        dest="train",
+        action="store_const",
+        const=Train.LAST_ANSWER,
+        default=Train.ANSWERS,
+        help="of a conversation train the assistant's last turn alone",
+    )
+    trained.add_argument(
+        "--no-mask",
+        dest="train",
+        action="store_const",
+        const=Train.EVERYTHING,
+        help="train prompts and the other turns too",
+    )
     ends = parser.add_mutually_exclusive_group()
     ends.add_argument(
         "--eos",
@@ -123,7 +139,7 @@ def tokenize(arguments: argparse.Namespace) -> int:
                 f"{count_text(left_out.bad, 'line')} cannot be used: nothing is written "
                 "(--skip-malformed writes the others)"
             )
-        out.publish({"tokenizer": tokenizer.hash(), "sources": [str(p) for p in arguments.input]})
+        out.publish(tokenizer.hash(), arguments.input)
     print(
         f"{out.path}: {out.tokens} tokens, {out.trained_tokens} of them trained, "
         f"{count_text(out.documents, 'document')}; {left_out}"
@@ -136,7 +152,7 @@ def rules_of(arguments: argparse.Namespace, tokenizer: TokenizerFolder) -> Rules
         template=arguments.template,
         end=None if arguments.no_eos else end_token(arguments, tokenizer),
         as_chat=arguments.as_chat,
-        train_all=arguments.no_mask,
+        train=arguments.train,
     )
 
 
@@ -156,11 +172,14 @@ def end_token(arguments: argparse.Namespace, tokenizer: TokenizerFolder) -> int:
 
 def all_have_records(paths: list[pathlib.Path]) -> bool:
     for path in paths:
-        if path.suffix.lower() in TABLES:
+        extension = path.suffix.lower()
+        if extension in TABLES:
             raise UsageError(
                 f"{path} is a table: make a .jsonl file of its rows (docs/fine-tuning.md)"
             )
-    kinds = {path.suffix in RECORDS for path in paths}
+        if extension in ARCHIVES:
+            raise UsageError(f"{path} is compressed: unpack it")
+    kinds = {path.suffix.lower() in RECORDS for path in paths}
     if len(kinds) > 1:
         raise UsageError("the input is text and records: make a file of tokens of each")
     return kinds.pop()
@@ -173,7 +192,7 @@ def read_documents(
         return document_of(record, tokenizer, rules)
 
     for path in arguments.input:
-        if path.suffix == ".parquet":
+        if path.suffix.lower() == ".parquet":
             rows, parse = parquet_rows(path), record_of
         else:
             rows, parse = json_lines(path), parse_line
@@ -195,14 +214,18 @@ def write_documents(
 def write_text(
     paths: list[pathlib.Path], out: TokenFile, tokenizer: TokenizerFolder, rules: Rules
 ) -> None:
+    def parts(before: str, after: str) -> bool:
+        ids = tokenizer.encode(before)
+        return [*ids, *encode_lines([after], tokenizer)[0]] == tokenizer.encode(before + after)
+
     for path in paths:
         write_trained(out, tokenizer.beginning())
-        context = ""
-        remaining = pieces(path)
+        remaining = pieces(path, parts)
+        for first in itertools.islice(remaining, 1):
+            write_trained(out, tokenizer.encode(first))
         while batch := list(itertools.islice(remaining, TEXT_BATCH_PIECES)):
-            for ids in encode_pieces(batch, context, tokenizer):
+            for ids in encode_lines(batch, tokenizer):
                 write_trained(out, ids)
-            context = "\n"
         write_trained(out, [] if rules.end is None else [rules.end])
 
 
@@ -210,15 +233,8 @@ def write_trained(out: TokenFile, ids: list[int]) -> None:
     out.write(ids, b"\1" * len(ids))
 
 
-def encode_pieces(
-    batch: list[str], context: str, tokenizer: TokenizerFolder
-) -> Iterator[list[int]]:
-    """All but a file's first piece follow the end of a line, and are encoded after one: some
-    tokenizers set a space before what they take for the beginning of a text."""
-    contexts = [context] + ["\n"] * (len(batch) - 1)
-    line_end = tokenizer.encode("\n")
-    texts = [before + piece for before, piece in zip(contexts, batch, strict=True)]
-    for before, ids in zip(contexts, tokenizer.encode_batch(texts), strict=True):
-        if before and ids[: len(line_end)] != line_end:
-            raise UsageError("this tokenizer joins lines: give its text as JSON lines with 'text'")
-        yield ids[len(line_end) :] if before else ids
+def encode_lines(texts: list[str], tokenizer: TokenizerFolder) -> list[list[int]]:
+    """Texts that follow the end of a line are encoded after one: some tokenizers set a space
+    before what they take for the beginning of a text."""
+    line_end = len(tokenizer.encode("\n"))
+    return [ids[line_end:] for ids in tokenizer.encode_batch(["\n" + text for text in texts])]

@@ -7,6 +7,8 @@ otherwise once there are later ones, there is no such place, and the record is r
 """
 
 import dataclasses
+import enum
+import re
 from typing import Protocol
 
 from .errors import LineError
@@ -14,12 +16,17 @@ from .records import Completion, Conversation, Record, Text
 
 
 class Tokenizer(Protocol):
-    special: list[str]
-    special_ids: set[int]
+    special: re.Pattern[str]  # matches the text of a special token
 
     def beginning(self) -> list[int]: ...
     def encode(self, text: str) -> list[int]: ...
     def render(self, messages: list[dict], for_reply: bool = False) -> str: ...
+
+
+class Train(enum.Enum):
+    ANSWERS = enum.auto()  # texts, completions, all turns of the assistant
+    LAST_ANSWER = enum.auto()  # of a conversation the assistant's last turn alone
+    EVERYTHING = enum.auto()  # prompts and the other turns too
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,7 +36,7 @@ class Rules:
     template: str = "{prompt}\n"  # what a prompt becomes
     end: int | None = None  # the token after text and completions
     as_chat: bool = False  # a prompt with its completion is a conversation of two turns
-    train_all: bool = False  # prompts and other turns too
+    train: Train = Train.ANSWERS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,29 +51,39 @@ def document_of(record: Record, tokenizer: Tokenizer, rules: Rules) -> Document:
         turns = (("user", record.prompt), ("assistant", record.completion))
         record = Conversation([{"role": role, "content": text} for role, text in turns])
     if isinstance(record, Conversation):
-        document = conversation_document(record, tokenizer)
-    elif isinstance(record, Completion):
-        document = completion_document(record, tokenizer, rules)
-    else:
-        document = text_document(record, tokenizer, rules)
-    return Document(document.ids, b"\1" * len(document.ids)) if rules.train_all else document
+        return conversation_document(record, tokenizer, rules)
+    if isinstance(record, Completion):
+        return completion_document(record, tokenizer, rules)
+    return text_document(record, tokenizer, rules)
+
+
+def all_trained(ids: list[int]) -> Document:
+    return Document(ids, b"\1" * len(ids))
 
 
 def with_end(ids: list[int], rules: Rules) -> list[int]:
     return ids if rules.end is None else [*ids, rules.end]
 
 
+def require_plain(text: str, what: str, writer: str, tokenizer: Tokenizer) -> None:
+    if special := tokenizer.special.search(text):
+        raise LineError(f"{what} contains {special[0]}, which only {writer} may write")
+
+
 def text_document(record: Text, tokenizer: Tokenizer, rules: Rules) -> Document:
-    ids = with_end(tokenizer.beginning() + tokenizer.encode(record.text), rules)
-    return Document(ids, b"\1" * len(ids))
+    return all_trained(with_end(tokenizer.beginning() + tokenizer.encode(record.text), rules))
 
 
 def completion_document(record: Completion, tokenizer: Tokenizer, rules: Rules) -> Document:
+    require_plain(record.prompt, "the prompt", "--template", tokenizer)
+    require_plain(record.completion, "the completion", "--eos", tokenizer)
     prompt = rules.template.replace("{prompt}", record.prompt)
     text_ids = tokenizer.encode(prompt + record.completion)
-    boundary = boundary_after(tokenizer.encode(prompt), text_ids, "the prompt")
     beginning = tokenizer.beginning()
     ids = with_end(beginning + text_ids, rules)
+    if rules.train is Train.EVERYTHING:
+        return all_trained(ids)
+    boundary = boundary_after(tokenizer.encode(prompt), text_ids, "the prompt")
     untrained = len(beginning) + boundary
     return Document(ids, bytes(untrained) + b"\1" * (len(ids) - untrained))
 
@@ -77,44 +94,63 @@ def boundary_after(first: list[int], whole: list[int], what: str) -> int:
     return len(first)
 
 
-def conversation_document(record: Conversation, tokenizer: Tokenizer) -> Document:
+def conversation_document(record: Conversation, tokenizer: Tokenizer, rules: Rules) -> Document:
     messages = record.messages
     for message in messages:
-        for special in tokenizer.special:
-            if special in message["content"]:
-                raise LineError(f"a message contains {special}, which only the template may write")
+        require_plain(message["content"], "a message", "the template", tokenizer)
     text = tokenizer.render(messages)
     ids = tokenizer.encode(text)
-    trained = bytearray(len(ids))
-    for turn, message in enumerate(messages):
-        if message["role"] == "assistant":
-            begin, end = assistant_span(messages, turn, text, ids, tokenizer)
-            trained[begin:end] = b"\1" * (end - begin)
-    if not any(trained):
+    if rules.train is Train.EVERYTHING:
+        return all_trained(ids)
+    turns = [turn for turn, message in enumerate(messages) if message["role"] == "assistant"]
+    if not turns:
         raise LineError("no turn of the assistant: there is nothing to train")
+    trained = bytearray(len(ids))
+    for turn in turns[-1:] if rules.train is Train.LAST_ANSWER else turns:
+        begin, end = assistant_span(messages, turn, text, ids, tokenizer)
+        trained[begin:end] = b"\1" * (end - begin)
     return Document(ids, bytes(trained))
 
 
 def assistant_span(
     messages: list[dict], turn: int, text: str, ids: list[int], tokenizer: Tokenizer
 ) -> tuple[int, int]:
-    """The tokens of a turn of the assistant, with its end token and without what follows that."""
+    """The tokens of a turn of the assistant, with its end token: the first special token after
+    what it says. What a template writes after that is not the turn's."""
+    name = f"message {turn + 1}"
+    if turn == 0:
+        raise LineError(f"{name}: the assistant speaks first: there is no prompt for that")
     before = tokenizer.render(messages[:turn], for_reply=True)
     upto = tokenizer.render(messages[: turn + 1])
     if not upto.startswith(before):
         raise LineError(
-            f"message {turn + 1}: the chat template does not write the assistant's turn after its "
-            "own prompt for it"
+            f"{name}: the chat template does not write the assistant's turn after its own prompt "
+            "for it"
         )
-    if not text.startswith(upto):
+    end_token = tokenizer.special.search(upto, len(before))
+    if not end_token:
+        raise LineError(f"{name}: the chat template gives it no end token")
+    written = without_spaces(upto[len(before) : end_token.start()])
+    content = without_spaces(messages[turn]["content"])
+    if not written.startswith(content) and before == tokenizer.render(messages[:turn]):
         raise LineError(
-            f"message {turn + 1}: the chat template writes this turn otherwise once there are "
-            "later ones; give one conversation a line for each turn to train"
+            f"{name}: the chat template has no prompt for the assistant's turn "
+            "(add_generation_prompt), and writes something before what it says"
         )
-    begin = boundary_after(tokenizer.encode(before), ids, f"the prompt of message {turn + 1}")
-    upto_ids = tokenizer.encode(upto)
-    ends = [i for i in range(begin, len(upto_ids)) if upto_ids[i] in tokenizer.special_ids]
-    if not ends:
-        raise LineError(f"message {turn + 1}: the chat template gives it no end token")
-    end = boundary_after(upto_ids[: ends[-1] + 1], ids, f"message {turn + 1}")
-    return begin, end
+    if content not in written:
+        raise LineError(
+            f"{name}: the chat template leaves out some of it, or writes {end_token[0]} before it"
+        )
+    turn_text = upto[: end_token.end()]
+    if not text.startswith(turn_text):
+        raise LineError(
+            f"{name}: the chat template writes this turn otherwise once there are later ones; "
+            "--last-turn trains only the assistant's last turn of each line"
+        )
+    begin = boundary_after(tokenizer.encode(before), ids, f"the prompt of {name}")
+    return begin, boundary_after(tokenizer.encode(turn_text), ids, name)
+
+
+def without_spaces(text: str) -> str:
+    """Templates set and strip spaces around what is said."""
+    return "".join(text.split())

@@ -12,6 +12,9 @@ Item = TypeVar("Item")
 
 PIECE_CHARACTERS = 2**20
 PIECE_CHARACTERS_MAX = 2**24
+CONTEXT_CHARACTERS = 256  # on both sides of the end of a piece; no token depends on more
+BOUNDARY_TRIES = 256  # line ends in a block that may be one
+BOM = b"\xef\xbb\xbf"
 
 
 def count_text(count: int, noun: str) -> str:
@@ -65,9 +68,10 @@ def usable_rows(
 
 def json_lines(path: pathlib.Path) -> Iterator[bytes]:
     with path.open("rb") as file:
-        if file.read(64).lstrip()[:1] == b"[":
+        if file.read(64).removeprefix(BOM).lstrip()[:1] == b"[":
             raise UsageError(f"{path} is one JSON array: make lines of it, with jq -c '.[]'")
         file.seek(0)
+        yield file.readline().removeprefix(BOM).strip()
         for line in file:
             yield line.strip()
 
@@ -88,25 +92,41 @@ def parquet_rows(path: pathlib.Path) -> Iterator[dict]:
         raise UsageError(f"{path}: {error}") from error
 
 
-def pieces(path: pathlib.Path) -> Iterator[str]:
-    """A text file in pieces of about PIECE_CHARACTERS. They end after a line, where that line has
-    text and the next begins with some: no token of the usual tokenizers spans such a place."""
-    piece: list[str] = []
-    characters = 0
+def pieces(path: pathlib.Path, parts: Callable[[str, str], bool]) -> Iterator[str]:
+    """A text file in pieces of about PIECE_CHARACTERS, which end with a line, where `parts` says
+    that no token is of the text before (first argument) and of that after it."""
+    rest = ""
+    lines = 0
     try:
-        with path.open(encoding="utf-8", newline="") as file:
-            while line := file.readline(PIECE_CHARACTERS):
-                at_boundary = ends_a_line_of_text(piece) and not line[0].isspace()
-                if characters >= (PIECE_CHARACTERS if at_boundary else PIECE_CHARACTERS_MAX):
-                    yield "".join(piece)
-                    piece, characters = [], 0
-                piece.append(line)
-                characters += len(line)
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            while block := file.read(PIECE_CHARACTERS):
+                rest += block
+                if (end := piece_end(rest, len(block), parts)) is not None:
+                    yield rest[:end]
+                    lines += rest.count("\n", 0, end)
+                    rest = rest[end:]
+                elif len(rest) >= PIECE_CHARACTERS_MAX:
+                    raise UsageError(
+                        f"{path}:{lines + 1}: {len(rest)} characters from here on have no line "
+                        "end at which no token of this tokenizer spans: give them as JSON lines "
+                        "with 'text'"
+                    )
     except UnicodeDecodeError as error:
         raise UsageError(f"{path}: not UTF-8: {error.reason}") from error
-    if piece:
-        yield "".join(piece)
+    if rest:
+        yield rest
 
 
-def ends_a_line_of_text(piece: list[str]) -> bool:
-    return bool(piece) and piece[-1].endswith("\n") and not piece[-1][-2:].isspace()
+def piece_end(text: str, new: int, parts: Callable[[str, str], bool]) -> int | None:
+    """The last place in the `new` last characters where a piece may end."""
+    end = len(text) - CONTEXT_CHARACTERS
+    for _ in range(BOUNDARY_TRIES):
+        end = text.rfind("\n", len(text) - new, max(end, 0)) + 1
+        if end == 0:
+            return None
+        before = text[max(end - CONTEXT_CHARACTERS, 0) : end]
+        after = text[end : end + CONTEXT_CHARACTERS]
+        if before.strip() and after.strip() and parts(before, after):
+            return end
+        end -= 1
+    return None

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from collections.abc import Iterable
 
 from .errors import LineError
 
@@ -14,6 +15,18 @@ SPEAKERS = {
     "assistant": "assistant",
     "model": "assistant",
 }
+ROLES = ("system", "developer", "user", "assistant", "tool")
+# Of a line or a turn: where one of these says something, the rest alone means something else.
+UNSUPPORTED = (
+    "tools",
+    "functions",
+    "history",
+    "system_prompt",
+    "image",
+    "images",
+    "videos",
+    "audios",
+)
 PAIRS = (("prompt", "completion"), ("question", "answer"), ("instruction", "output"))
 KEYS = (
     "messages; conversations; prompt and completion; question and answer; instruction and output; "
@@ -55,16 +68,13 @@ def parse_line(line: bytes) -> Record:
 
 def record_of(fields: dict) -> Record:
     if "messages" in fields:
-        return Conversation([message_of(turn) for turn in turns_of(fields, "messages")])
+        return conversation_of(fields, [message_of(t) for t in turns_of(fields, "messages")])
     if "conversations" in fields:
         turns = turns_of(fields, "conversations")
-        return Conversation([message_of_speaker(turn) for turn in turns])
+        return conversation_of(fields, [message_of_speaker(turn) for turn in turns])
     for prompt_key, completion_key in PAIRS:
         if prompt_key in fields and completion_key in fields:
-            prompt = text_of(fields, prompt_key)
-            if prompt_key == "instruction" and fields.get("input"):
-                prompt += "\n\n" + text_of(fields, "input")
-            return Completion(prompt, text_of(fields, completion_key))
+            return completion_of(fields, prompt_key, completion_key)
     if "text" in fields:
         return Text(text_of(fields, "text"))
     for pair in PAIRS:
@@ -72,6 +82,29 @@ def record_of(fields: dict) -> Record:
             missing = next(key for key in pair if key not in fields)
             raise LineError(f"has '{present[0]}' but no '{missing}'")
     raise LineError(f"has none of the known keys: {KEYS}")
+
+
+def conversation_of(fields: dict, messages: list[dict]) -> Conversation:
+    refuse_keys(fields, UNSUPPORTED)
+    if fields.get("system"):
+        if messages[0]["role"] == "system":
+            raise LineError("has 'system' and a first message of the system")
+        messages = [{"role": "system", "content": text_of(fields, "system")}, *messages]
+    return Conversation(messages)
+
+
+def completion_of(fields: dict, prompt_key: str, completion_key: str) -> Completion:
+    refuse_keys(fields, ("system", *UNSUPPORTED))
+    prompt = text_of(fields, prompt_key)
+    if prompt_key == "instruction" and fields.get("input"):
+        prompt += "\n\n" + text_of(fields, "input")
+    return Completion(prompt, text_of(fields, completion_key))
+
+
+def refuse_keys(fields: dict, keys: Iterable[str]) -> None:
+    for key in keys:
+        if fields.get(key):
+            raise LineError(f"has '{key}', which is not supported here")
 
 
 def text_of(fields: dict, key: str) -> str:
@@ -97,14 +130,25 @@ def turns_of(fields: dict, key: str) -> list[dict]:
 
 
 def message_of(turn: dict) -> dict:
-    unknown = sorted(set(turn) - {"role", "content"})
-    if unknown:
+    said = {key for key, value in turn.items() if value is not None}
+    if unknown := sorted(said - {"role", "content"}):
         raise LineError(f"a message with '{unknown[0]}': only 'role' and 'content' are supported")
-    return {"role": text_of(turn, "role"), "content": text_of(turn, "content")}
+    role = text_of(turn, "role")
+    if role not in ROLES:
+        raise LineError(f"a message of '{role}': known are {', '.join(ROLES)}")
+    return {"role": role, "content": text_of(turn, "content")}
 
 
 def message_of_speaker(turn: dict) -> dict:
     speaker = text_of(turn, "from")
     if speaker not in SPEAKERS:
         raise LineError(f"a turn from '{speaker}': known are {', '.join(SPEAKERS)}")
-    return {"role": SPEAKERS[speaker], "content": text_of(turn, "value")}
+    refuse_keys(turn, ("tool_calls", *UNSUPPORTED))
+    role = SPEAKERS[speaker]
+    trained = 1 if role == "assistant" else 0
+    if turn.get("weight") not in (None, trained):
+        raise LineError(
+            f"a turn from '{speaker}' of weight {turn['weight']}: the assistant's turns are "
+            "trained, and no others"
+        )
+    return {"role": role, "content": text_of(turn, "value")}

@@ -7,6 +7,7 @@ import importlib.util
 import json
 import os
 import pathlib
+import re
 from collections.abc import Sequence
 
 from .errors import LineError, UsageError
@@ -50,13 +51,24 @@ def vocabulary_hash(tokens: dict[int, str]) -> str:
     return f"xxh3-128:{xxhash.xxh3_128_hexdigest(hashed_text(tokens))}"
 
 
+def special_tokens(tokenizer: dict) -> re.Pattern[str]:
+    """Matches the text of a special token, the longest where several begin alike."""
+    texts = [token["content"] for token in added_tokens(tokenizer) if token.get("special")]
+    longest_first = sorted(texts, key=len, reverse=True)
+    return re.compile("|".join(map(re.escape, longest_first)) or r"(?!)")
+
+
 def read_json(path: pathlib.Path) -> dict:
+    """{}: there is no such file."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        contents = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"{path}: {error}") from error
+    if not isinstance(contents, dict):
+        raise UsageError(f"{path}: not a JSON object")
+    return contents
 
 
 def id_of(token: str, tokens: dict[int, str]) -> int | None:
@@ -80,16 +92,18 @@ class TokenizerFolder:
         require_packages()
         import tokenizers
 
-        folder = tokenizer_folder(model)
-        self._folder = folder
-        path = folder / TOKENIZER
+        self._folder = tokenizer_folder(model)
+        path = self._folder / TOKENIZER
         contents = read_json(path)
-        self.tokens = vocabulary(contents)
-        special = [token for token in added_tokens(contents) if token["special"]]
-        self.special = [token["content"] for token in special]
-        self.special_ids = {token["id"] for token in special}
-        self.end = end_token_of(folder, self.tokens)
-        self._tokenizer = tokenizers.Tokenizer.from_file(str(path))
+        try:
+            self._tokenizer = tokenizers.Tokenizer.from_file(str(path))
+            self.tokens = vocabulary(contents)
+            self.special = special_tokens(contents)
+        except Exception as error:  # tokenizers throws no other
+            raise UsageError(f"{path} is not a tokenizer: {error}") from error
+        if not self.tokens:
+            raise UsageError(f"{path} has no tokens")
+        self.end = end_token_of(self._folder, self.tokens)
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
         self._templates = None
@@ -129,7 +143,13 @@ class TokenizerFolder:
             return self._templates.apply_chat_template(
                 messages, tokenize=False, add_generation_prompt=for_reply
             )
-        except (jinja2.TemplateError, TypeError, KeyError) as error:
+        except (
+            jinja2.TemplateError,
+            AttributeError,
+            LookupError,
+            TypeError,
+            ValueError,
+        ) as error:
             raise LineError(f"the chat template refuses this conversation: {error}") from error
 
     def load_chat_template(self) -> None:
