@@ -1,9 +1,6 @@
 #include "engine/infer/inference.h"
 
-#include <exception>
-
 #include "engine/step/state_access.h"
-#include "kernels/base/error.h"
 
 namespace strata::engine {
 
@@ -30,26 +27,9 @@ void Inference::load() {
   const PinnedBuffer staging = parts_.device.allocate_pinned(
       offload::kLoadingStagingTag, offload::loading_staging_bytes(setup_.plan));
   StateAccess access(store_, parts_.device, staging.span());
-  if (parts_.filler != nullptr) {
-    const PinnedBuffer blocks =
-        parts_.device.allocate_pinned(kStoredBlocksTag, stored_blocks_bytes(setup_));
-    parts_.filler->fill(store_, access, blocks.span());
-  } else {
-    initialise_state(access, store_, parts_.workers, setup_.units, setup_.options.seed,
-                     setup_.topology.rank);
-  }
-}
-
-// Members use compute until their end, but what compute still runs uses them.
-Inference::~Inference() {
-  // Threads that wait for this one, when it left in the middle of a pass, are to stop waiting.
-  if (std::uncaught_exceptions() > 0) {
-    parts_.failure.set(std::make_exception_ptr(Error("the run has ended")));
-  }
-  try {
-    compute_->synchronize();
-  } catch (...) {  // the run's failure, which has ended the work on every stream
-  }
+  const PinnedBuffer blocks =
+      parts_.device.allocate_pinned(kStoredBlocksTag, stored_blocks_bytes(setup_));
+  fill_state(parts_, setup_, store_, access, blocks.span());
 }
 
 EvaluationTotals Inference::evaluate(const Samples& data, std::int64_t samples) {

@@ -13,6 +13,7 @@
 #include "engine/data/samples.h"
 #include "engine/plan/run_setup.h"
 #include "engine/step/batch_loader.h"
+#include "engine/step/compute_guard.h"
 #include "engine/step/decode_pass.h"
 #include "engine/step/evaluation.h"
 #include "engine/step/model_pass.h"
@@ -29,7 +30,6 @@ class Inference {
   // `setup`: made for Purpose::inference; it and what `parts` names must outlive this. Fills the
   // weights: from parts.filler, or without one with the model's initial values.
   Inference(const RunSetup& setup, const TrainerParts& parts);
-  ~Inference();
 
   // Over the first `samples` samples of `data`, shared among the ranks.
   EvaluationTotals evaluate(const Samples& data, std::int64_t samples);
@@ -56,6 +56,7 @@ class Inference {
   BatchLoader loader_;
   DeviceBuffer results_;
   PinnedBuffer host_results_;
+  ComputeGuard guard_{*compute_, parts_.failure};
 };
 
 }  // namespace strata::engine

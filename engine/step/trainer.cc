@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <exception>
 #include <limits>
 #include <utility>
 
@@ -63,25 +62,8 @@ Trainer::Trainer(const RunSetup& setup, const TrainerParts& parts)
   if (setup.decode.positions > 0) {
     decode_.emplace(setup.decode, setup.units, setup.plan, parts.device, *compute_, weights_);
   }
-  if (parts.filler != nullptr) {
-    parts.filler->fill(store_, access_, checkpoint_staging());
-  } else {
-    initialise_state(access_, store_, parts.workers, setup.units, setup.options.seed,
-                     setup.topology.rank);
-  }
+  fill_state(parts, setup, store_, access_, checkpoint_staging());
   settle();
-}
-
-// Members use compute until their end, but what compute still runs uses them.
-Trainer::~Trainer() {
-  // Threads that wait for this one, when it left in the middle of a pass, are to stop waiting.
-  if (std::uncaught_exceptions() > 0) {
-    parts_.failure.set(std::make_exception_ptr(Error("the run has ended")));
-  }
-  try {
-    compute_->synchronize();
-  } catch (...) {  // the run's failure, which has ended the work on every stream
-  }
 }
 
 StepResult Trainer::step(const Samples& data, const SampleOrder& order, std::int64_t position,

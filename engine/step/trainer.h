@@ -21,6 +21,7 @@
 #include "engine/data/samples.h"
 #include "engine/plan/run_setup.h"
 #include "engine/step/batch_loader.h"
+#include "engine/step/compute_guard.h"
 #include "engine/step/decode_pass.h"
 #include "engine/step/gradient_store.h"
 #include "engine/step/model_pass.h"
@@ -49,7 +50,6 @@ class Trainer {
  public:
   // Reserves everything and fills the state on its tiers.
   Trainer(const RunSetup& setup, const TrainerParts& parts);
-  ~Trainer();
 
   // From here on. All ranks have one, or none has; it must outlive the last step.
   void hold_updates_at(UpdateGate& gate) { gate_ = &gate; }
@@ -142,6 +142,7 @@ class Trainer {
   io::StorageTraffic deferred_update_traffic_;
   bool update_uncharged_ = false;
   io::StorageTraffic charged_elsewhere_;  // of what settle() finds: a deferred update's
+  ComputeGuard guard_{*compute_, parts_.failure};
 };
 
 }  // namespace strata::engine

@@ -1,6 +1,7 @@
 // TrainerParts: what a model's state and its passes run on, in training and in inference.
 #pragma once
 
+#include "engine/plan/run_setup.h"
 #include "engine/step/state_filler.h"
 #include "engine/step/update_gate.h"
 #include "io/storage.h"
@@ -24,5 +25,10 @@ struct TrainerParts {
   StateFiller* filler = nullptr;  // null: initial values; used by the constructor only
   StepRequests* requests = nullptr;
 };
+
+// All state on its tiers: from the filler, which may use `blocks`, or without one the model's
+// initial values.
+void fill_state(const TrainerParts& parts, const RunSetup& setup, offload::StateStore& store,
+                StateAccess& access, AlignedSpan blocks);
 
 }  // namespace strata::engine
