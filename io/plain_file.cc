@@ -1,6 +1,7 @@
 #include "io/plain_file.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -21,12 +22,24 @@ namespace {
 
 }  // namespace
 
-std::optional<std::string> read_file(const std::string& path) {
-  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+FileDescriptor open_plain_file(const std::string& path) {
+  FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!file.is_open()) {
-    if (errno == ENOENT || errno == ENOTDIR) return std::nullopt;
-    throw_refused("open", path);
+    if (errno != ENOENT && errno != ENOTDIR) throw_refused("open", path);
+    return file;
   }
+  struct stat status {};
+  if (::fstat(file.get(), &status) != 0) throw_refused("look at", path);
+  if (!S_ISREG(status.st_mode)) {
+    throw_error<IoError>("read {}: {}", path,
+                         S_ISDIR(status.st_mode) ? errno_text(EISDIR) : "it is no regular file");
+  }
+  return file;
+}
+
+std::optional<std::string> read_file(const std::string& path) {
+  const FileDescriptor file = open_plain_file(path);
+  if (!file.is_open()) return std::nullopt;
   std::string text;
   std::array<char, 16 << 10> piece;
   while (true) {

@@ -10,6 +10,10 @@
 
 namespace strata::io {
 
+// To read; not open, with errno, if there is none. Throws IoError for what cannot be opened or is
+// no regular file: a pipe is not waited for.
+FileDescriptor open_plain_file(const std::string& path);
+
 // The whole file; nothing if there is none. Throws IoError when it is there and cannot be read.
 std::optional<std::string> read_file(const std::string& path);
 

@@ -14,6 +14,7 @@
 #include "models/families.h"
 #include "models/hf_keys.h"
 #include "models/hf_rotary.h"
+#include "models/json_value.h"
 
 namespace strata::models {
 
@@ -229,7 +230,7 @@ HfModel read_llama_like(const HfKeys& keys, Family family) {
 }  // namespace
 
 HfModel parse_hf_config(std::string_view text) {
-  const json root = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const json root = json::parse(text, limit_depth, /*allow_exceptions=*/false);
   if (!root.is_object()) throw FormatError("it is no JSON object");
   std::vector<std::string> problems;
   const HfKeys keys(root, "", problems);

@@ -4,6 +4,7 @@
 #include "models/families.h"
 #include "models/hf_config.h"
 #include "models/hf_rotary.h"
+#include "models/json_value.h"
 
 namespace strata::models {
 
@@ -93,7 +94,7 @@ std::string hf_config_text(const ModelConfig& config, Dtype dtype) {
 
 std::string merged_hf_config(const ModelConfig& config, Dtype dtype, std::string_view original) {
   ordered_json ours = config_json(config, dtype);
-  ordered_json merged = ordered_json::parse(original);
+  ordered_json merged = ordered_json::parse(original, limit_depth);
   merged.erase("dtype");  // by which newer versions call torch_dtype
   for (const char* const key : {"architectures", "model_type", "torch_dtype"}) {
     merged[key] = ours[key];

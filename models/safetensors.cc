@@ -8,6 +8,7 @@
 
 #include "kernels/base/bytes.h"
 #include "kernels/base/error.h"
+#include "models/json_value.h"
 
 namespace strata::models {
 
@@ -96,6 +97,7 @@ std::map<std::string, std::string> metadata_from(const json& value) {
 json parse_once_named(std::string_view text) {
   std::set<std::string> names;
   const auto check = [&](int depth, json::parse_event_t event, const json& value) {
+    limit_depth(depth, event, value);
     if (depth == 1 && event == json::parse_event_t::key &&
         !names.insert(value.get<std::string>()).second) {
       throw_error<FormatError>("'{}' comes twice", value.get<std::string>());

@@ -137,7 +137,7 @@ std::string replace_all(std::string text, const std::string& replaced,
 }  // namespace
 
 DecoderSteps parse_decoder(std::string_view text) {
-  const json root = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const json root = json::parse(text, limit_depth, /*allow_exceptions=*/false);
   const bool is_sequence = value_of(root, "type") == "Sequence";
   const json list = is_sequence ? value_of(root, "decoders") : json::array({root});
   if (!list.is_array()) throw FormatError("its decoder has no list of decoders");
@@ -156,9 +156,10 @@ TokenDecoder::TokenDecoder(const TokenizerFile& file, SpecialTokens special)
       spaces_to_strip_(steps_.leading_spaces_stripped) {}
 
 std::string TokenDecoder::add(std::int32_t id) {
-  const TokenizerFile::Token& token = file_.token(id);
-  if (token.special && special_ == SpecialTokens::skip) return "";
-  std::string bytes = bytes_of(token.text);
+  const TokenizerFile::Token* const token = file_.find(id);
+  const bool is_shown = token != nullptr && (special_ == SpecialTokens::show || !token->special);
+  if (!is_shown) return "";
+  std::string bytes = bytes_of(token->text);
   at_first_token_ = false;
   for (; spaces_to_strip_ > 0 && bytes.starts_with(' '); --spaces_to_strip_) bytes.erase(0, 1);
   if (!bytes.empty()) spaces_to_strip_ = 0;

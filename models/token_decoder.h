@@ -44,9 +44,9 @@ class TokenDecoder {
   // The file must outlive it. Throws as parse_decoder().
   TokenDecoder(const TokenizerFile& file, SpecialTokens special);
 
-  // The text that this token completes, often "". What is to follow a prompt has to be decoded
-  // after the prompt, whose text is dropped: at the beginning a space is left out. Throws
-  // FormatError naming an id without a token.
+  // The text that this token completes, often "", and always for an id without a token. What is to
+  // follow a prompt has to be decoded after the prompt, whose text is dropped: at the beginning a
+  // space is left out.
   std::string add(std::int32_t id);
 
   // At the end: what is left of a character that is not complete.

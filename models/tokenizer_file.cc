@@ -22,7 +22,8 @@ using Tokens = std::map<std::int32_t, Token>;
 // Without the merges, which are most of the file and only for encoding.
 json parse_root(std::string_view text) {
   const auto is_wanted = [](int depth, json::parse_event_t event, json& parsed) {
-    return !(event == json::parse_event_t::key && depth == 2 && parsed == "merges");
+    return limit_depth(depth, event, parsed) &&
+           !(event == json::parse_event_t::key && depth == 2 && parsed == "merges");
   };
   return json::parse(text, is_wanted, /*allow_exceptions=*/false);
 }
@@ -100,10 +101,9 @@ std::string TokenizerFile::vocabulary_hash() const {
   return fmt::format("xxh3-128:{:016x}{:016x}", hash.high64, hash.low64);
 }
 
-const TokenizerFile::Token& TokenizerFile::token(std::int32_t id) const {
+const TokenizerFile::Token* TokenizerFile::find(std::int32_t id) const {
   const auto found = tokens_.find(id);
-  if (found == tokens_.end()) throw_error<FormatError>("no token has the id {}", id);
-  return found->second;
+  return found == tokens_.end() ? nullptr : &found->second;
 }
 
 }  // namespace strata::models

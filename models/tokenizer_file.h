@@ -31,11 +31,11 @@ class TokenizerFile {
   // their ids. The same for two files exactly when their ids stand for the same tokens.
   std::string vocabulary_hash() const;
 
-  // Tokens; there may be ids between theirs without one.
+  // Tokens; there may be ids between theirs without one, and the model's vocabulary may be padded.
   std::int64_t size() const { return std::ssize(tokens_); }
 
-  // Throws FormatError naming an id without a token.
-  const Token& token(std::int32_t id) const;
+  // Null for an id without a token.
+  const Token* find(std::int32_t id) const;
 
   // How tokens become text (token_decoder.h): the file's "decoder", as JSON.
   const std::string& decoder() const { return decoder_; }

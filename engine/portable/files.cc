@@ -7,16 +7,19 @@
 #include <cerrno>
 #include <cstring>
 
+#include "io/plain_file.h"
 #include "kernels/base/error.h"
 
 namespace strata::engine {
 
 PortableFiles::PortableFiles(const std::string& folder, const std::vector<std::string>& names,
                              Access access) {
-  const int flags = access == Access::read ? O_RDONLY : O_WRONLY | O_CREAT;
   for (const std::string& name : names) {
     paths_.push_back(folder + "/" + name);
-    files_.emplace_back(::open(paths_.back().c_str(), flags | O_CLOEXEC, 0666));
+    const char* const path = paths_.back().c_str();
+    files_.push_back(access == Access::read
+                         ? io::open_plain_file(path)
+                         : io::FileDescriptor(::open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666)));
     if (!files_.back().is_open()) {
       throw_error<IoError>("open {}: {}", paths_.back(), std::strerror(errno));
     }

@@ -2,13 +2,18 @@
 
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <system_error>
 #include <utility>
 
 namespace strata {
 
 std::optional<std::string> read_system_file(const std::string& path) {
+  std::error_code unknown;
+  // A pipe would be waited for.
+  if (!std::filesystem::is_regular_file(path, unknown)) return std::nullopt;
   std::ifstream file(path);
   if (!file) return std::nullopt;
   std::ostringstream text;

@@ -1,4 +1,5 @@
-// Small text files in which Linux shows its state: /proc, /sys, control groups.
+// Small text files that are there or not: those in which Linux shows its state (/proc, /sys,
+// control groups), and those of model folders.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +9,7 @@
 
 namespace strata {
 
-// The whole file; nothing if it is absent or not readable.
+// The whole file; nothing if it is absent, not readable or no regular file.
 std::optional<std::string> read_system_file(const std::string& path);
 
 // The number that stands after `key` at the start of a line ("VmRSS:", "inactive_file").

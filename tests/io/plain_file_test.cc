@@ -1,6 +1,7 @@
 // Files that are read whole, and replaced whole: the new content or the old, and nothing else left.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -42,6 +43,13 @@ TEST(ReadFile, AnAbsentFileIsNothingAndAnUnreadableOneAnError) {
   std::filesystem::create_symlink("loop", folder.path("loop"));  // root may open anything else
   EXPECT_PRED2(mentions, error_text<IoError>([&] { read_file(folder.path("loop")); }),
                "open " + folder.path("loop") + ": Too many levels of symbolic links");
+}
+
+TEST(ReadFile, APipeIsNotWaitedFor) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(::mkfifo(folder.path("pipe").c_str(), 0600), 0);
+  EXPECT_PRED2(mentions, error_text<IoError>([&] { read_file(folder.path("pipe")); }),
+               "read " + folder.path("pipe") + ": it is no regular file");
 }
 
 TEST(ReplaceFile, CreatesAndReplaces) {

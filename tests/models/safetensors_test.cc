@@ -93,6 +93,9 @@ TEST(Safetensors, WhatContradictsItselfIsNamed) {
     const std::string text = error_text<FormatError>([&] { decode_file(file_of(json, 4)); });
     EXPECT_TRUE(mentions(text, named)) << json << ": " << text;
   }
+  const std::string nested = std::string(200'000, '[') + std::string(200'000, ']');
+  EXPECT_PRED2(mentions, error_text<FormatError>([&] { decode_file(file_of(nested, 4)); }),
+               "nested deeper than 100");
 }
 
 TEST(Safetensors, WrittenHeadersReadBackAndAlignTheData) {

@@ -98,12 +98,13 @@ TEST_P(SharedTokenizer, EachPieceOfTextIsWhole) {
   }
 }
 
-TEST_P(SharedTokenizer, AnIdWithoutATokenIsNamed) {
+// Models' vocabularies are often padded: tokenizers leaves such ids out.
+TEST_P(SharedTokenizer, AnIdWithoutATokenIsNoText) {
   const auto past_the_end = static_cast<std::int32_t>(file_.size());
   for (const std::int32_t id : {past_the_end, -1}) {
-    EXPECT_PRED2(test::mentions,
-                 test::error_text<FormatError>([&] { decode(file_, {id}, SpecialTokens::skip); }),
-                 fmt::format("the id {}", id));
+    EXPECT_EQ(decode(file_, {id}, SpecialTokens::skip), "");
+    EXPECT_EQ(decode(file_, {id, 300, id, 301}, SpecialTokens::show),
+              decode(file_, {300, 301}, SpecialTokens::show));
   }
 }
 
@@ -144,6 +145,8 @@ TEST(TokenDecoder, MetaspaceLeavesOutTheSpacesOfTheFirstToken) {
   EXPECT_EQ(text(R"(, "prepend_scheme": "first"})"), "ab c");
   EXPECT_EQ(text(R"(, "prepend_scheme": "never"})"), " a b c");
   EXPECT_EQ(text(R"(, "add_prefix_space": false})"), " a b c");
+  EXPECT_EQ(decode(tokenizer(tokens, metaspace + "}"), {7, 0, 1}, SpecialTokens::show), "ab c")
+      << "an id without a token is not the first";
 }
 
 TEST(TokenDecoder, OneSpaceIsStrippedFromTheWholeText) {
@@ -173,6 +176,7 @@ TEST(TokenDecoder, OtherDecodersAreRefusedByName) {
   EXPECT_PRED2(test::mentions, refusal(R"({"type": "Sequence", "decoders": [{"type": "Fuse"},
                           {"type": "Strip", "content": " ", "start": 0, "stop": 1}]})"),
                "Strip of other than spaces at the beginning is not");
+  EXPECT_THROW(parse_decoder(std::string(200'000, '[')), FormatError);
 }
 
 }  // namespace

@@ -17,10 +17,11 @@ TEST(TokenizerFile, AnAddedTokenWinsOverTheVocabulary) {
       "model": {"vocab": {"a": 0, "old": 7}, "merges": [["a", "b"]]},
       "added_tokens": [{"id": 7, "content": "new", "special": true}, {"id": 9, "content": "x"}]})");
   EXPECT_EQ(file.size(), 3);
-  EXPECT_EQ(file.token(0).text, "a");
-  EXPECT_EQ(file.token(7).text, "new");
-  EXPECT_TRUE(file.token(7).special);
-  EXPECT_FALSE(file.token(9).special);
+  EXPECT_EQ(file.find(0)->text, "a");
+  EXPECT_EQ(file.find(7)->text, "new");
+  EXPECT_TRUE(file.find(7)->special);
+  EXPECT_FALSE(file.find(9)->special);
+  for (const std::int32_t id : {-1, 1, 8, 10}) EXPECT_EQ(file.find(id), nullptr) << id;
 }
 
 // The hash is of ids and tokens alone. Expected: Python's xxhash.xxh3_128_hexdigest('0 a\n1
@@ -60,6 +61,18 @@ TEST(TokenizerFile, WhatIsNoneIsRefused) {
   EXPECT_PRED2(test::mentions,
                refusal(std::string(static_cast<std::size_t>(kTokenizerFileBytesMax) + 1, ' ')),
                "longer than");
+}
+
+// Deep enough that a parser, writer or destructor that recurses would overflow the stack.
+TEST(TokenizerFile, WhatIsNestedDeeplyIsRefused) {
+  constexpr int kDepth = 200'000;
+  const std::string nested = std::string(kDepth, '[') + std::string(kDepth, ']');
+  for (const std::string& text :
+       {nested, R"({"model": {"vocab": {}}, "decoder": )" + nested + "}",
+        R"({"model": {"vocab": {}, "merges": )" + nested + "}}", std::string(kDepth, '[')}) {
+    EXPECT_PRED2(test::mentions, test::error_text<FormatError>([&] { TokenizerFile::parse(text); }),
+                 "nested deeper than 100");
+  }
 }
 
 }  // namespace
