@@ -94,6 +94,10 @@ TEST(HfConfig, OtherTextIsNoConfig) {
   for (const char* const text : {"", "[]", "{", "3"}) {
     EXPECT_THROW((void)parse_hf_config(text), FormatError) << text;
   }
+  const std::string nested = std::string(200'000, '[') + std::string(200'000, ']');
+  const std::string config = R"({"model_type": "gpt2", "other": )" + nested + "}";
+  EXPECT_PRED2(mentions, error_text<FormatError>([&] { (void)parse_hf_config(config); }),
+               "nested deeper than 100");
 }
 
 TEST(HfConfig, AnExportKeepsTheFieldsOfTheOriginal) {
