@@ -216,7 +216,7 @@ def write_text(
 ) -> None:
     def parts(before: str, after: str) -> bool:
         ids = tokenizer.encode(before)
-        return [*ids, *encode_lines([after], tokenizer)[0]] == tokenizer.encode(before + after)
+        return [*ids, *encode_later([after], tokenizer)[0]] == tokenizer.encode(before + after)
 
     for path in paths:
         write_trained(out, tokenizer.beginning())
@@ -224,7 +224,7 @@ def write_text(
         for first in itertools.islice(remaining, 1):
             write_trained(out, tokenizer.encode(first))
         while batch := list(itertools.islice(remaining, TEXT_BATCH_PIECES)):
-            for ids in encode_lines(batch, tokenizer):
+            for ids in encode_later(batch, tokenizer):
                 write_trained(out, ids)
         write_trained(out, [] if rules.end is None else [rules.end])
 
@@ -233,8 +233,8 @@ def write_trained(out: TokenFile, ids: list[int]) -> None:
     out.write(ids, b"\1" * len(ids))
 
 
-def encode_lines(texts: list[str], tokenizer: TokenizerFolder) -> list[list[int]]:
-    """Texts that follow the end of a line are encoded after one: some tokenizers set a space
+def encode_later(texts: list[str], tokenizer: TokenizerFolder) -> list[list[int]]:
+    """Texts that follow others are encoded after the end of a line: some tokenizers set a space
     before what they take for the beginning of a text."""
     line_end = len(tokenizer.encode("\n"))
     return [ids[line_end:] for ids in tokenizer.encode_batch(["\n" + text for text in texts])]

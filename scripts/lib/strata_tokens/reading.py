@@ -1,5 +1,6 @@
 """Lines of JSON and rows of parquet files, those that cannot be used among them; pieces of text."""
 
+import itertools
 import pathlib
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -13,7 +14,7 @@ Item = TypeVar("Item")
 PIECE_CHARACTERS = 2**20
 PIECE_CHARACTERS_MAX = 2**24
 CONTEXT_CHARACTERS = 256  # on both sides of the end of a piece; no token depends on more
-BOUNDARY_TRIES = 256  # line ends in a block that may be one
+BOUNDARY_TRIES = 256  # places of a block that may be one
 BOM = b"\xef\xbb\xbf"
 
 
@@ -93,8 +94,8 @@ def parquet_rows(path: pathlib.Path) -> Iterator[dict]:
 
 
 def pieces(path: pathlib.Path, parts: Callable[[str, str], bool]) -> Iterator[str]:
-    """A text file in pieces of about PIECE_CHARACTERS, which end with a line, where `parts` says
-    that no token is of the text before (first argument) and of that after it."""
+    """A text file in pieces of about PIECE_CHARACTERS, which end where `parts` says that no token
+    is of the text before (first argument) and of that after it."""
     rest = ""
     lines = 0
     try:
@@ -107,9 +108,8 @@ def pieces(path: pathlib.Path, parts: Callable[[str, str], bool]) -> Iterator[st
                     rest = rest[end:]
                 elif len(rest) >= PIECE_CHARACTERS_MAX:
                     raise UsageError(
-                        f"{path}:{lines + 1}: {len(rest)} characters from here on have no line "
-                        "end at which no token of this tokenizer spans: give them as JSON lines "
-                        "with 'text'"
+                        f"{path}:{lines + 1}: in {len(rest)} characters from here on there is no "
+                        "space or line end where tokens part: give them as JSON lines with 'text'"
                     )
     except UnicodeDecodeError as error:
         raise UsageError(f"{path}: not UTF-8: {error.reason}") from error
@@ -118,15 +118,12 @@ def pieces(path: pathlib.Path, parts: Callable[[str, str], bool]) -> Iterator[st
 
 
 def piece_end(text: str, new: int, parts: Callable[[str, str], bool]) -> int | None:
-    """The last place in the `new` last characters where a piece may end."""
-    end = len(text) - CONTEXT_CHARACTERS
-    for _ in range(BOUNDARY_TRIES):
-        end = text.rfind("\n", len(text) - new, max(end, 0)) + 1
-        if end == 0:
-            return None
+    """The last place in the `new` last characters, beside a space, where a piece may end."""
+    places = range(len(text) - CONTEXT_CHARACTERS, max(len(text) - new, 0), -1)
+    beside_spaces = (i for i in places if text[i - 1].isspace() or text[i].isspace())
+    for end in itertools.islice(beside_spaces, BOUNDARY_TRIES):
         before = text[max(end - CONTEXT_CHARACTERS, 0) : end]
         after = text[end : end + CONTEXT_CHARACTERS]
         if before.strip() and after.strip() and parts(before, after):
             return end
-        end -= 1
     return None
