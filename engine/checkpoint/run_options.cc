@@ -30,6 +30,7 @@ bool is_taken_over(const OptionSpec& spec) {
 
 Options options_of_portable(const std::string& folder) {
   const PortableIndex index = read_portable_index(folder);
+  require_training_state(index, folder);
   const std::string path = (fs::path(folder) / kPortableIndexFile).string();
   Options options;
   for (const ConfigEntry& entry : parse_config(index.origin.options.dump(), path)) {

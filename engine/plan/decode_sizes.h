@@ -48,6 +48,6 @@ std::vector<offload::PlannedBuffer> decode_buffers(const DecodeShape& shape);
 
 inline constexpr const char* kKvCacheTag = "key/value cache";
 inline constexpr const char* kDecodeTag = "decoding";
-inline constexpr const char* kDecodeRotaryTag = "rotary tables for decoding";
+inline constexpr const char* kDecodeRotaryTag = "rotary for decoding";
 
 }  // namespace strata::engine

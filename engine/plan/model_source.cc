@@ -115,14 +115,18 @@ models::HfModel read_config(const std::string& model, const std::string& folder)
 }  // namespace
 
 ModelSource resolve_model(const std::string& model, const std::string& kept) {
-  if (models::is_model_name(model)) return {models::parse_model(model), "", false};
   ModelSource source;
+  if (models::is_model_name(model)) {
+    source.config = models::parse_model(model);
+    return source;
+  }
   if (kept.empty() || is_folder(model)) {
     source.folder = folder_of(model);
   } else {
     source.folder = is_hub_name(model) ? cached_folder(model).value_or(model) : model;
   }
-  const models::HfModel described = read_config(model, kept.empty() ? source.folder : kept);
+  source.files_folder = kept.empty() ? source.folder : kept;
+  const models::HfModel described = read_config(model, source.files_folder);
   source.config = described.config;
   source.config.name = model;
   source.has_dropout = described.has_dropout;

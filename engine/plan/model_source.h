@@ -28,6 +28,7 @@ using ModelFiles = std::map<std::string, std::string>;
 struct ModelSource {
   models::ModelConfig config;
   std::string folder;        // of the pretrained weights; empty: the weights are random
+  std::string files_folder;  // of ModelFiles: the kept folder or else `folder`; empty: none
   bool has_dropout = false;  // which is not applied here
 };
 

@@ -10,10 +10,7 @@ using offload::StateKind;
 
 PortableFiller::PortableFiller(const std::string& folder, const store::Manifest& manifest, int rank)
     : reader_(folder), parameters_(manifest), dtypes_(manifest.dtypes), rank_(rank) {
-  if (reader_.index().content == PortableContent::weights) {
-    throw_error<ConfigError>(
-        "--resume-from {}: it holds weights only; export it with --with-optimizer", folder);
-  }
+  require_training_state(reader_.index(), folder);
   check_format();
   for (const PortableParameter& parameter : parameters_.all()) {
     for (const PortableState state : kPortableStates) check_tensor(parameter, state);

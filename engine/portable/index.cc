@@ -8,6 +8,7 @@
 #include "engine/options/json_text.h"
 #include "io/plain_file.h"
 #include "kernels/base/error.h"
+#include "models/json_value.h"
 #include "offload/store/checksum.h"
 
 namespace strata::engine {
@@ -110,15 +111,17 @@ PortableIndex index_from(const json& root) {
                              kPortableVersion);
   }
   PortableIndex index;
-  index.origin = {count(root, "step"),
-                  snapshot_from(root.at("snapshot")),
-                  static_cast<int>(count(root, "world_size")),
-                  root.at("options"),
-                  root.at("arithmetic"),
-                  root.at("run").get<std::string>()};
+  index.origin.step = count(root, "step");
+  index.origin.snapshot = snapshot_from(root.at("snapshot"));
+  index.origin.world_size = static_cast<int>(count(root, "world_size"));
+  index.origin.run = root.at("run").get<std::string>();
   const auto content = root.at("content").get<std::string>();
   index.content =
       content == kContents[0] ? PortableContent::weights : PortableContent::training_state;
+  if (index.content == PortableContent::training_state) {
+    index.origin.options = root.at("options");
+    index.origin.arithmetic = root.at("arithmetic");
+  }
   const auto moments = root.at("moments").get<std::string>();
   const auto* const format =
       std::ranges::find_if(kMomentFormats, [&](MomentFormat m) { return moments == name_of(m); });
@@ -155,28 +158,36 @@ std::string encode(const PortableIndex& index) {
   }
   json tensors = json::object();
   for (const auto& [name, tensor] : index.tensors) tensors[name] = to_json(tensor);
-  const json root = {{"format", kFormatName},
-                     {"version", kPortableVersion},
-                     {"step", index.origin.step},
-                     {"snapshot", to_json(index.origin.snapshot)},
-                     {"world_size", index.origin.world_size},
-                     {"options", index.origin.options},
-                     {"arithmetic", index.origin.arithmetic},
-                     {"run", index.origin.run},
-                     {"content", kContents[static_cast<std::size_t>(index.content)]},
-                     {"moments", name_of(index.moments)},
-                     {"moment_count", index.moment_count},
-                     {"files", std::move(files)},
-                     {"tensors", std::move(tensors)}};
+  json root = {{"format", kFormatName},
+               {"version", kPortableVersion},
+               {"step", index.origin.step},
+               {"snapshot", to_json(index.origin.snapshot)},
+               {"world_size", index.origin.world_size},
+               {"run", index.origin.run},
+               {"content", kContents[static_cast<std::size_t>(index.content)]},
+               {"moments", name_of(index.moments)},
+               {"moment_count", index.moment_count},
+               {"files", std::move(files)},
+               {"tensors", std::move(tensors)}};
+  if (index.content == PortableContent::training_state) {
+    root["options"] = index.origin.options;
+    root["arithmetic"] = index.origin.arithmetic;
+  }
   return json_text(root, -1) + "\n";
 }
 
 PortableIndex decode_portable_index(std::string_view text) {
   try {
-    return index_from(json::parse(text));
+    return index_from(json::parse(text, models::limit_depth));
   } catch (const json::exception& error) {
     throw_error<FormatError>("it is not what this program writes: {}", error.what());
   }
+}
+
+void require_training_state(const PortableIndex& index, const std::string& folder) {
+  if (index.content == PortableContent::training_state) return;
+  throw_error<ConfigError>(
+      "--resume-from {}: it holds weights only; export it with --with-optimizer", folder);
 }
 
 PortableIndex read_portable_index(const std::string& folder) {

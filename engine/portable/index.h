@@ -26,9 +26,9 @@ struct PortableOrigin {
   std::int64_t step = 0;
   store::Snapshot snapshot;
   int world_size = 1;
-  nlohmann::json options;     // as options.json has them
-  nlohmann::json arithmetic;  // as arithmetic.json has it
-  std::string run;            // whose it is: run_name()
+  nlohmann::json options;     // as options.json has them; of a training state only
+  nlohmann::json arithmetic;  // as arithmetic.json has it; of a training state only
+  std::string run;            // whose it is: run_name(), or of weights alone run_mark()
 };
 
 // Elements from the end of the range before (or 0) to `last`, in our order.
@@ -65,6 +65,9 @@ PortableIndex decode_portable_index(std::string_view text);
 
 // Of a folder; names it. Throws ConfigError for one that has no strata.json, IoError, FormatError.
 PortableIndex read_portable_index(const std::string& folder);
+
+// Throws ConfigError, naming --resume-from, for weights alone.
+void require_training_state(const PortableIndex& index, const std::string& folder);
 
 // Of bytes of a portable checkpoint.
 std::uint64_t portable_checksum(const std::byte* data, std::int64_t bytes);

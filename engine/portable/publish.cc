@@ -4,6 +4,7 @@
 #include <span>
 
 #include "engine/portable/copy.h"
+#include "engine/portable/steps.h"
 #include "io/plain_file.h"
 #include "kernels/base/error.h"
 
@@ -16,6 +17,10 @@ PortableIndex make_index(const PortableLayout& layout, const PortableOrigin& ori
   PortableIndex index;
   index.origin = origin;
   index.content = layout.format().content;
+  if (index.content == PortableContent::weights) {
+    index.origin.options = index.origin.arithmetic = nullptr;
+    index.origin.run = run_mark(origin.run);
+  }
   index.moments = layout.dtypes().moments;
   index.moment_count = layout.dtypes().moment_count;
   for (const PortableFile& file : layout.files()) {

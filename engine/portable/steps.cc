@@ -9,6 +9,7 @@
 #include <cstring>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -50,12 +51,18 @@ std::vector<StepFolder> complete_folders(const StepFolders& folders) {
   return complete;
 }
 
+bool is_of_run(const PortableIndex& index, const std::string& run) {
+  return index.origin.run == (index.content == PortableContent::weights ? run_mark(run) : run);
+}
+
 void check_owner(const std::string& option, const StepFolders& folders, const std::string& run) {
   for (const StepFolder& folder : complete_folders(folders)) {
-    const std::string owner = read_portable_index(folder.path).origin.run;
-    if (owner == run) continue;
-    throw_error<ConfigError>("{}: {} is of another run, {}; give each run a folder of its own",
-                             option, folder.path.filename().string(), owner);
+    const PortableIndex index = read_portable_index(folder.path);
+    if (is_of_run(index, run)) continue;
+    const bool names_it = index.content == PortableContent::training_state;
+    throw_error<ConfigError>("{}: {} is of another run{}; give each run a folder of its own",
+                             option, folder.path.filename().string(),
+                             names_it ? ", " + index.origin.run : "");
   }
 }
 
@@ -80,9 +87,14 @@ std::string run_name(const std::string& run_folder) {
   return fs::weakly_canonical(folder_path(run_folder));
 }
 
+std::string run_mark(const std::string& run_name) {
+  const auto bytes = std::as_bytes(std::span(run_name));
+  return fmt::format("{:016x}", portable_checksum(bytes.data(), std::ssize(bytes)));
+}
+
 bool is_of_run(const std::string& folder, const std::string& run) {
   if (!fs::exists(fs::path(folder) / kPortableIndexFile)) return false;
-  return read_portable_index(folder).origin.run == run;
+  return is_of_run(read_portable_index(folder), run);
 }
 
 std::string snapshot_prefix(const std::string& export_folder) {

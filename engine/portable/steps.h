@@ -10,8 +10,10 @@
 
 namespace strata::engine {
 
-// How strata.json names the run of a folder: by its path, without links.
+// How strata.json names the run of a folder: by its path, without links; in a model, which is for
+// others, by a checksum of that.
 std::string run_name(const std::string& run_folder);
+std::string run_mark(const std::string& run_name);
 
 // Whether `folder` is a portable checkpoint, or a model, of the run of that name.
 bool is_of_run(const std::string& folder, const std::string& run);

@@ -6,26 +6,24 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/options/json_text.h"
-#include "engine/plan/model_source.h"
 #include "engine/plan/prompt.h"
 #include "engine/run/error_report.h"
 #include "engine/run/generated_text.h"
 #include "engine/run/inference_run.h"
+#include "engine/run/text_format.h"
 #include "engine/step/agreement.h"
 #include "engine/step/generation.h"
 #include "kernels/base/error.h"
-#include "models/end_tokens.h"
 
 namespace strata::engine {
 
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-constexpr const char* kGenerationConfigFile = "generation_config.json";
 
 bool fits(Options options, std::int64_t max_tokens, comm::Communicator& comm) {
   options.max_tokens = max_tokens;
@@ -64,25 +62,16 @@ struct Task {
 
 Task make_task(const RunSetup& setup) {
   const Options& options = setup.options;
-  const std::string kept = kept_model_folder(options.run);
-  const std::string& folder = kept.empty() ? setup.source.folder : kept;
-  ModelFiles files = read_model_files(folder);
+  TextFormat format = read_text_format(setup);
   Task task;
   task.prompt = prompt_tokens(options, setup.model);
-  task.tokenizer = files[models::kTokenizerFileName];
+  task.tokenizer = std::move(format.tokenizer);
   task.request.choice = {options.temperature, options.top_k, options.top_p};
   task.request.seed = options.seed;
   task.request.max_tokens = options.max_tokens;
   task.request.positions = setup.decode.positions;
-  task.request.end_tokens = stop_tokens(options, setup.model);
-  if (options.stop_ids.empty()) {
-    try {
-      task.request.end_tokens = models::end_tokens(files[kGenerationConfigFile],
-                                                   files[kModelConfigFile], setup.model.vocabulary);
-    } catch (const FormatError& e) {
-      throw_error<FormatError>("{}: {}", folder, e.what());
-    }
-  }
+  task.request.end_tokens =
+      options.stop_ids.empty() ? std::move(format.end_tokens) : stop_tokens(options, setup.model);
   return task;
 }
 
@@ -165,7 +154,8 @@ void report(const RunSetup& setup, const Task& task, const GeneratedText& text,
 int run_generate(const Options& options, Ranks& ranks) {
   ReadableModel model = read_model_to_generate(options, ranks);
   const Task task = agree(ranks.comm, [&] { return make_task(model.setup); });
-  GeneratedText text(model.setup.model, task.tokenizer, task.prompt);
+  GeneratedText text(model.setup.model, task.tokenizer);
+  text.begin(task.prompt);
   const bool speaks = ranks.comm.rank() == 0;
   InferenceRun run(model, ranks);
   const Output output = speaks && !options.json ? Output::streamed : Output::kept;

@@ -4,20 +4,25 @@
 
 namespace strata::engine {
 
-GeneratedText::GeneratedText(const models::ModelConfig& model, const std::string& tokenizer,
-                             std::span<const std::int32_t> prompt)
+GeneratedText::GeneratedText(const models::ModelConfig& model, const std::string& tokenizer)
     : is_bytes_(tokenizer.empty() && model.vocabulary == models::kByteVocabulary) {
   if (tokenizer.empty()) return;
   try {
     file_ = models::TokenizerFile::parse(tokenizer);
     decoder_.emplace(*file_, models::SpecialTokens::skip);
-    for (const std::int32_t token : prompt) decoder_->add(token);
   } catch (const FormatError& e) {
     throw_error<FormatError>("{}: {}", models::kTokenizerFileName, e.what());
   } catch (const ConfigError& e) {
-    throw_error<ConfigError>("{}: {}; --json gives the tokens' ids", models::kTokenizerFileName,
-                             e.what());
+    throw_error<ConfigError>("{}: {}; without that file the tokens' ids are shown",
+                             models::kTokenizerFileName, e.what());
   }
+}
+
+void GeneratedText::begin(std::span<const std::int32_t> prompt) {
+  bytes_ = {};
+  if (!file_) return;
+  decoder_.emplace(*file_, models::SpecialTokens::skip);
+  for (const std::int32_t token : prompt) decoder_->add(token);
 }
 
 std::string GeneratedText::add(std::int32_t token) {

@@ -17,15 +17,16 @@ namespace strata::engine {
 
 class GeneratedText {
  public:
-  // `tokenizer`: the text of the model's tokenizer.json; "": there is none. What is generated
-  // follows `prompt`. Throws FormatError and ConfigError, naming the file.
-  GeneratedText(const models::ModelConfig& model, const std::string& tokenizer,
-                std::span<const std::int32_t> prompt);
+  // `tokenizer`: the text of the model's tokenizer.json; "": there is none. Throws FormatError and
+  // ConfigError, naming the file.
+  GeneratedText(const models::ModelConfig& model, const std::string& tokenizer);
   GeneratedText(const GeneratedText&) = delete;
   GeneratedText& operator=(const GeneratedText&) = delete;
 
-  bool is_text() const { return decoder_.has_value() || is_bytes_; }
+  bool is_text() const { return file_.has_value() || is_bytes_; }
 
+  // Of a new text, which follows `prompt`. Throws FormatError naming an id without a token.
+  void begin(std::span<const std::int32_t> prompt);
   // What this token adds; often "".
   std::string add(std::int32_t token);
   // What is left at the end.

@@ -9,6 +9,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 
 #include "engine/options/json_text.h"
 #include "engine/run/text_file.h"
@@ -37,8 +38,13 @@ ProgressStyle progress_style(int descriptor, bool json, int world_size) {
   return world_size == 1 && ::isatty(descriptor) ? ProgressStyle::terminal : ProgressStyle::plain;
 }
 
-Progress::Progress(int descriptor, ProgressStyle style, std::int64_t steps, std::int64_t nvme_bytes)
-    : descriptor_(descriptor), style_(style), steps_(steps), nvme_bytes_(nvme_bytes) {}
+Progress::Progress(int descriptor, ProgressStyle style, std::int64_t steps, std::int64_t nvme_bytes,
+                   std::string evaluated_part)
+    : descriptor_(descriptor),
+      style_(style),
+      steps_(steps),
+      nvme_bytes_(nvme_bytes),
+      evaluated_part_(std::move(evaluated_part)) {}
 
 Progress::~Progress() {
   if (line_is_open_ && ::write(descriptor_, "\n", 1) != 1) {
@@ -97,7 +103,10 @@ void Progress::format(const StepRecord& record) {
   } else if (record.step > 0) {
     append(line_, "  no token is trained");
   }
-  if (record.val_loss) append(line_, "  val {:.4f}", printable(*record.val_loss));
+  if (record.val_loss) {
+    append(line_, "  val {:.4f}", printable(*record.val_loss));
+    if (!evaluated_part_.empty()) append(line_, " ({})", evaluated_part_);
+  }
   if (record.step == 0) return;
   append(line_, "  lr {:.2e}", record.lr);
   if (record.grad_norm) append(line_, "  norm {:.3g}", printable(*record.grad_norm));

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "engine/run/step_json.h"
@@ -22,8 +23,10 @@ ProgressStyle progress_style(int descriptor, bool json, int world_size);
 
 class Progress {
  public:
-  // `steps`: of the whole run; `nvme_bytes`: what the run holds on NVMe, on this rank.
-  Progress(int descriptor, ProgressStyle style, std::int64_t steps, std::int64_t nvme_bytes);
+  // `steps`: of the whole run; `nvme_bytes`: what the run holds on NVMe, on this rank;
+  // `evaluated_part`: what validation losses are of, "" if of all of the data.
+  Progress(int descriptor, ProgressStyle style, std::int64_t steps, std::int64_t nvme_bytes,
+           std::string evaluated_part = "");
   // Ends an unfinished line.
   ~Progress();
   Progress(const Progress&) = delete;
@@ -48,6 +51,7 @@ class Progress {
   ProgressStyle style_;
   std::int64_t steps_;
   std::int64_t nvme_bytes_;
+  std::string evaluated_part_;
   LineBuffer line_;
   double mean_step_s_ = 0;  // of the recent steps
   double unshown_s_ = 0;    // trained since the last plain line

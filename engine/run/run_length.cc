@@ -1,7 +1,11 @@
 #include "engine/run/run_length.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
+
+#include "engine/options/count_text.h"
 
 namespace strata::engine {
 
@@ -42,6 +46,12 @@ std::int64_t evaluation_sequences(const RunSetup& setup, const TrainingData& dat
   const std::int64_t wanted = setup.options.eval_batches * setup.options.micro_batch;
   const std::int64_t all = data.validation->count();
   return wanted == 0 ? all : std::min(wanted, all);
+}
+
+std::string evaluated_part(const RunSetup& setup, const TrainingData& data) {
+  const std::int64_t taken = evaluation_sequences(setup, data);
+  if (data.validation == nullptr || taken == data.validation->count()) return "";
+  return fmt::format("{} of {}", taken, count_text(data.validation->count(), "sequence"));
 }
 
 }  // namespace strata::engine

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "engine/data/sample_order.h"
 #include "engine/data/training_data.h"
@@ -23,5 +24,8 @@ std::int64_t evaluation_count(const RunSetup& setup, const TrainingData& data);
 
 // Sequences of one evaluation, over all ranks.
 std::int64_t evaluation_sequences(const RunSetup& setup, const TrainingData& data);
+
+// "16 of 298 sequences" where that is not all of the validation data, otherwise "".
+std::string evaluated_part(const RunSetup& setup, const TrainingData& data);
 
 }  // namespace strata::engine

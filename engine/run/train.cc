@@ -2,31 +2,29 @@
 
 #include <unistd.h>
 
-#include <algorithm>
-#include <cstdio>
 #include <filesystem>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
 
 #include "engine/checkpoint/store_pointer.h"
 #include "engine/data/training_data.h"
-#include "engine/options/count_text.h"
 #include "engine/options/json_text.h"
-#include "engine/options/option_help.h"
 #include "engine/plan/plan_report.h"
 #include "engine/plan/run_setup.h"
 #include "engine/run/durable_run.h"
 #include "engine/run/error_report.h"
 #include "engine/run/log_cut.h"
-#include "engine/run/nvme_ledger.h"
 #include "engine/run/portable_copies.h"
 #include "engine/run/pretrained.h"
 #include "engine/run/progress.h"
 #include "engine/run/run_folder.h"
 #include "engine/run/run_length.h"
 #include "engine/run/run_log.h"
+#include "engine/run/run_samples.h"
 #include "engine/run/session.h"
+#include "engine/run/start_report.h"
 #include "engine/run/stop_watch.h"
 #include "engine/run/storage_check.h"
 #include "engine/run/text_file.h"
@@ -49,6 +47,7 @@ struct Prepared {
   std::string tokenizer_warning;  // "": checked, or there is none
   NvmeSpace nvme;
   std::unique_ptr<HfFiller> pretrained;  // null: random weights, or a run that goes on
+  std::unique_ptr<RunSamples> samples;   // null: nobody wants any
 };
 
 NvmeSpace check_storage(const RunSetup& setup) {
@@ -90,7 +89,9 @@ Prepared prepare(const Options& options, const comm::Communicator& comm) {
   prepared.data =
       open_training_data(options, prepared.setup.model.vocabulary, prepared.setup.batch.seq_len);
   prepared.tokenizer_warning = check_tokenizer(
-      prepared.data, read_model_files(prepared.setup.source.folder)[models::kTokenizerFileName]);
+      prepared.data,
+      read_model_files(prepared.setup.source.files_folder)[models::kTokenizerFileName]);
+  if (options.sample_tokens > 0) prepared.samples = std::make_unique<RunSamples>(prepared.setup);
   learning_rates(options, step_count(prepared.setup, prepared.data));  // refuses a long --warmup
   // One that goes on has its space, or finds out what it needs when it has seen its store.
   if (!goes_on(options)) {
@@ -108,71 +109,6 @@ std::vector<SharedSetting> shared_settings(const Options& options, const Trainin
                       fmt::format("{} {}", data.train->count(),
                                   data.validation == nullptr ? 0 : data.validation->count())});
   return settings;
-}
-
-// "label      line\n", further lines below the first.
-std::string labelled(std::string_view label, std::string_view lines) {
-  std::string text;
-  while (!lines.empty()) {
-    const std::string_view line = lines.substr(0, lines.find('\n'));
-    lines.remove_prefix(std::min(lines.size(), line.size() + 1));
-    text += fmt::format("{:<11}{}\n", text.empty() ? label : "", line);
-  }
-  return text;
-}
-
-// What outlives the run, and what it goes on from.
-std::string durable_text(const RunSetup& setup, const DurableRun* durable) {
-  if (durable == nullptr) return "";
-  std::string text;
-  if (const std::string origin = durable->origin_text(); !origin.empty()) {
-    text = fmt::format("goes on from {}\n", origin);
-  }
-  if (setup.plan.durability == offload::Durability::clean_mark) {
-    return text +
-           "no checkpoints (--checkpoint-every 0): only a run that stops between steps goes on";
-  }
-  const CheckpointInterval every =
-      setup.options.checkpoint_every.value_or(kDefaultCheckpointInterval);
-  return text + fmt::format("a checkpoint every {} and at the end, in {}",
-                            every.steps > 0 ? count_text(every.steps, "step")
-                                            : fmt::format("{} s", every.seconds),
-                            setup.options.run);
-}
-
-void print_start(const Prepared& prepared, Session& session, const std::string& binding,
-                 const DurableRun* durable) {
-  const RunSetup& setup = prepared.setup;
-  const TrainingData& data = prepared.data;
-  std::string text;
-  if (durable == nullptr || durable->origin_text().empty()) {
-    text = labelled("weights", weights_text(setup, prepared.pretrained.get()));
-  }
-  text += run_description(setup);
-  text += labelled("data", data.description());
-  text += labelled("tokenizer", prepared.tokenizer_warning);
-  text += labelled("device", fmt::format("{}, {}; {}", session.device().description(),
-                                         name_of(setup.isa), ops::matmul_library()));
-  if (setup.topology.world_size > 1) {
-    text += labelled("ranks", fmt::format("{} on {}, {} each", setup.topology.world_size,
-                                          count_text(setup.topology.hosts, "host"),
-                                          count_text(setup.threads, "thread")));
-  }
-  text += labelled("binding", binding);
-  text += labelled("writes", NvmeLedger(setup, data, session.volume()).forecast_text());
-  text += labelled("left over", left_stores_text(prepared.nvme.directories));
-  text += labelled("durable", durable_text(setup, durable));
-  text += labelled("options", options_summary(setup.options));
-  fmt::print("{}\n{}\n", text, plan_table(setup));
-  std::fflush(stdout);
-}
-
-// Once the buffers are registered with it, or not.
-void print_storage(Session& session) {
-  if (session.volume() == nullptr) return;
-  fmt::print("{}{}\n", labelled("storage", session.volume()->description()),
-             labelled("I/O", session.engine_choice().reason));
-  std::fflush(stdout);
 }
 
 std::vector<std::string> log_paths(const Options& options, const RunFolder* folder) {
@@ -218,12 +154,16 @@ void show_beginning(const Prepared& prepared, Session& session, const std::strin
   const RunSetup& setup = prepared.setup;
   const Options& options = setup.options;
   if (frame.folder && !frame.folder->has_run()) record_run(prepared, session, *frame.folder);
-  if (!options.json) print_start(prepared, session, binding, durable);
+  const std::string left = left_stores_text(prepared.nvme.directories);
+  if (!options.json) {
+    print_start({setup, prepared.data, session, durable, prepared.pretrained.get(), binding,
+                 prepared.tokenizer_warning, left});
+  }
   frame.progress.emplace(
       STDOUT_FILENO, progress_style(STDOUT_FILENO, options.json, setup.topology.world_size),
-      step_count(setup, prepared.data), setup.plan.total_bytes(offload::Tier::nvme));
+      step_count(setup, prepared.data), setup.plan.total_bytes(offload::Tier::nvme),
+      evaluated_part(setup, prepared.data));
   if (!options.json) return;
-  const std::string left = left_stores_text(prepared.nvme.directories);
   for (const std::string& text : {prepared.tokenizer_warning, left}) {
     if (!text.empty()) frame.progress->note(text);
   }
@@ -292,7 +232,8 @@ RunEnd train(const Prepared& prepared, Session& session, Ranks& ranks, DurableRu
   }
   if (frame.progress && !prepared.setup.options.json) print_storage(session);
   return TrainingRun(prepared.setup, prepared.data, session, trainer, started,
-                     {stop, requests, durable, copies ? &*copies : nullptr}, frame.output())
+                     {stop, requests, durable, copies ? &*copies : nullptr, prepared.samples.get()},
+                     frame.output())
       .run();
 }
 

@@ -41,7 +41,6 @@ TrainingRun::TrainingRun(const RunSetup& setup, const TrainingData& data, Sessio
                    setup.options.export_every, Clock::now()),
       order_(data.train->count(), setup.options.seed),
       bound_(step_bound(setup, session.rates())),
-      sampler_(trainer, setup.model.vocabulary, setup.batch.seq_len, setup.options.seed),
       ledger_(setup, data, session.volume(), session.measuring_traffic()) {
   const std::int64_t position = (first_step_ - 1) * setup.batch.global_batch;
   if (output.log != nullptr) tokens_ = tokens_before(*data.train, order_, position);
@@ -213,9 +212,7 @@ double TrainingRun::evaluate() {
 }
 
 void TrainingRun::sample(std::int64_t step) {
-  const std::string text =
-      sampler_.draw(setup_.options.sample_prompt, setup_.options.sample_tokens, step);
-  note(fmt::format("sample: {}", text));
+  note(fmt::format("sample: {}", control_.samples->draw(trainer_, step)));
 }
 
 void TrainingRun::note(const std::string& text) {
@@ -269,7 +266,7 @@ void TrainingRun::finish() {
     summary_.committed_step = committer().committed_step();
     finish_copies();
   }
-  if (setup_.options.sample_tokens > 0) sample(steps_);
+  if (control_.samples != nullptr) sample(steps_);
   ledger_.update(trainer_.state_traffic());
   if (output_.progress == nullptr) return;
   summary_.wall_s = seconds_since(started_);

@@ -19,12 +19,12 @@
 #include "engine/run/progress.h"
 #include "engine/run/run_folder.h"
 #include "engine/run/run_log.h"
+#include "engine/run/run_samples.h"
 #include "engine/run/run_summary.h"
 #include "engine/run/session.h"
 #include "engine/run/step_record.h"
 #include "engine/run/stop_watch.h"
 #include "engine/step/lr_schedule.h"
-#include "engine/step/sampler.h"
 #include "engine/step/trainer.h"
 #include "engine/step/update_gate.h"
 
@@ -37,12 +37,13 @@ struct RunOutput {
   RunFolder* folder = nullptr;
 };
 
-// What ends a run early, and what lets it go on.
+// What acts on a run between its steps.
 struct RunControl {
   StopWatch& stop;
   StepRequests& requests;  // of this rank
   DurableRun* durable;     // null: nothing outlives the run
   PortableCopies* copies;  // null: nobody wants any
+  RunSamples* samples;     // null: nobody wants any
 };
 
 enum class RunEnd : std::uint8_t { complete, stopped };
@@ -100,7 +101,6 @@ class TrainingRun final : private UpdateGate {
   CheckpointSchedule checkpoints_;
   SampleOrder order_;
   StepBound bound_;
-  Sampler sampler_;
   NvmeLedger ledger_;
   std::optional<StepRecord> waiting_;  // its update is not complete yet
   RunSummary summary_;

@@ -129,6 +129,7 @@ TEST(RunOptions, OfAPortableCheckpointAreThoseOfItsTraining) {
   begun.nvme = "/a";
   begun.checkpoint_to = "copies";
   PortableIndex index;
+  index.content = PortableContent::training_state;
   index.origin.options = nlohmann::json::parse(run_options_json(begun));
   std::ofstream(folder.path(kPortableIndexFile)) << encode(index);
   Options given;

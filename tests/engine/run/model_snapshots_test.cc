@@ -41,6 +41,10 @@ TEST_F(ModelSnapshots, ASnapshotIsTheModelOfItsStep) {
       nlohmann::json::parse(test::contents_of(path("models/m-step-00000006/strata.json")));
   EXPECT_EQ(index["step"], 6);
   EXPECT_EQ(index["content"], "weights");
+  for (const char* const model : {"m", "m-step-00000006"}) {  // they are for others
+    const std::string text = test::contents_of(path(fmt::format("models/{}/strata.json", model)));
+    EXPECT_FALSE(test::mentions(text, folder_.path()) || test::mentions(text, "text.txt")) << text;
+  }
   complete("short", kExported + Words{"--steps", "6", "--export", "short-model"});
   EXPECT_TRUE(model_of("models/m-step-00000006") == model_of("short-model"));
   EXPECT_FALSE(model_of("models/m-step-00000006") == model_of("models/m"));
@@ -88,7 +92,7 @@ TEST_F(ModelSnapshots, AKilledRunLeavesNoHalfFolder) {
 TEST_F(ModelSnapshots, WhatAnotherRunWroteIsRefused) {
   complete("first", kEvery6);
   fs::remove_all(path("models/m"));
-  expect_refused("second", kEvery6, 2, {"m-step-00000006 is of another run", path("first")});
+  expect_refused("second", kEvery6, 2, {"m-step-00000006 is of another run"});
 }
 
 TEST_F(ModelSnapshots, OneIsWrittenBesideTheCheckpointOfTheSameCommit) {

@@ -129,6 +129,16 @@ TEST(Progress, BeforeTrainingOnlyTheValidationLossIsShown) {
   EXPECT_EQ(out.read_all(), "step 0/10  val 5.5451\n");
 }
 
+TEST(Progress, AValidationLossOfAPartSaysSo) {
+  Channel out;
+  open_pipe(out);
+  Progress progress(out.write_end, ProgressStyle::plain, 10, kNvmeBytes, "16 of 298 sequences");
+  StepRecord record;
+  record.val_loss = 4.6254;
+  progress.show(record);
+  EXPECT_EQ(out.read_all(), "step 0/10  val 4.6254 (16 of 298 sequences)\n");
+}
+
 TEST(Progress, PlainLinesComeOnceASecondAndForWhatMatters) {
   Channel out;
   open_pipe(out);

@@ -4,7 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
+#include <vector>
 
 #include "tests/support/engine_run.h"
 
@@ -13,6 +15,7 @@ namespace {
 
 using engine::Options;
 using engine::Sampler;
+using Tokens = std::vector<std::int32_t>;
 
 constexpr std::int64_t kSeqLen = 16;
 constexpr std::int64_t kTokens = 50;  // more than a sequence
@@ -30,8 +33,10 @@ class Samples : public ::testing::Test {
     options.threads = 2;
     return options;
   }
-  static std::string draw(EngineRun& run, std::int64_t step, const std::string& prompt = "tier ") {
-    return Sampler(run.trainer(), 256, kSeqLen, 1337).draw(prompt, kTokens, step);
+  static Tokens draw(EngineRun& run, std::int64_t step, const std::string& prompt = "tier ",
+                     const Tokens& end_tokens = {}) {
+    const Tokens tokens(prompt.begin(), prompt.end());
+    return Sampler(run.trainer(), kSeqLen, 1337, end_tokens).draw(tokens, kTokens, step);
   }
 
   TemporaryFolder folder_;
@@ -39,11 +44,9 @@ class Samples : public ::testing::Test {
 
 TEST_F(Samples, DependOnTheStepAndTheWeightsAlone) {
   EngineRun run(options("weights=device"));
-  const std::string first = draw(run, 1);
-  EXPECT_TRUE(first.starts_with("tier ")) << first;
-  EXPECT_EQ(first.size(), 5 + kTokens);
-  const std::string second = draw(run, 2);
-  EXPECT_NE(second, first);
+  const Tokens first = draw(run, 1);
+  EXPECT_EQ(first.size(), kTokens);
+  EXPECT_NE(draw(run, 2), first);
   EXPECT_EQ(draw(run, 1), first);
   run.step();
   EXPECT_NE(draw(run, 1), first);
@@ -52,7 +55,7 @@ TEST_F(Samples, DependOnTheStepAndTheWeightsAlone) {
 TEST_F(Samples, AreTheSameFromEveryTier) {
   EngineRun on_device(options("weights=device"));
   on_device.step();
-  const std::string expected = draw(on_device, 1);
+  const Tokens expected = draw(on_device, 1);
   for (const char* const place : {"weights=host", "weights=nvme"}) {
     EngineRun run(options(place));
     run.step();  // its update is pending: the sample applies it
@@ -63,8 +66,17 @@ TEST_F(Samples, AreTheSameFromEveryTier) {
 TEST_F(Samples, GoOnFromTheEndOfALongPrompt) {
   EngineRun run(options("weights=device"));
   const std::string end = "its weig";  // the last half of a sequence
-  const std::string text = draw(run, 1, "some text before " + end);
-  EXPECT_TRUE(text.ends_with(draw(run, 1, end).substr(end.size())));
+  EXPECT_EQ(draw(run, 1, "some text before " + end), draw(run, 1, end));
+}
+
+// Also where the token comes once the sample has gone on.
+TEST_F(Samples, EndBeforeAnEndToken) {
+  EngineRun run(options("weights=device"));
+  const Tokens whole = draw(run, 1);
+  for (const std::size_t at : {std::size_t{0}, std::size_t{9}, std::size_t{40}}) {
+    const auto first = std::ranges::find(whole, whole[at]);
+    EXPECT_EQ(draw(run, 1, "tier ", {whole[at]}), Tokens(whole.begin(), first));
+  }
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "models/end_tokens.h"
+#include "models/boundary_tokens.h"
 
 #include <gtest/gtest.h>
 
@@ -25,8 +25,18 @@ TEST(EndTokens, LeaveOutWhatTheModelCannotSay) {
 TEST(EndTokens, RefuseWhatIsNoId) {
   EXPECT_THROW(end_tokens("", "{", 100), FormatError);
   EXPECT_THROW(end_tokens("[]", "", 100), FormatError);
+  EXPECT_THROW(end_tokens(std::string(200'000, '['), "", 100), FormatError);
   EXPECT_THROW(end_tokens("", R"({"eos_token_id": "2"})", 100), FormatError);
   EXPECT_THROW(end_tokens("", R"({"eos_token_id": [1.5]})", 100), FormatError);
+}
+
+TEST(BeginToken, IsThatOfTheGenerationConfigOrElseOfTheConfig) {
+  EXPECT_EQ(begin_token("", "", 100), std::nullopt);
+  EXPECT_EQ(begin_token("", R"({"bos_token_id": 1, "eos_token_id": 2})", 100), 1);
+  EXPECT_EQ(begin_token(R"({"bos_token_id": 7})", R"({"bos_token_id": 1})", 100), 7);
+  EXPECT_EQ(begin_token(R"({"bos_token_id": null})", R"({"bos_token_id": 0})", 100), 0);
+  EXPECT_EQ(begin_token("", R"({"bos_token_id": 100})", 100), std::nullopt);
+  EXPECT_THROW(begin_token("", R"({"bos_token_id": "1"})", 100), FormatError);
 }
 
 }  // namespace

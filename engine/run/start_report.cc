@@ -1,0 +1,84 @@
+#include "engine/run/start_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <string_view>
+
+#include "engine/options/count_text.h"
+#include "engine/options/option_help.h"
+#include "engine/plan/plan_report.h"
+#include "engine/run/nvme_ledger.h"
+#include "engine/run/pretrained.h"
+
+namespace strata::engine {
+
+namespace {
+
+// "label      line\n", further lines below the first.
+std::string labelled(std::string_view label, std::string_view lines) {
+  std::string text;
+  while (!lines.empty()) {
+    const std::string_view line = lines.substr(0, lines.find('\n'));
+    lines.remove_prefix(std::min(lines.size(), line.size() + 1));
+    text += fmt::format("{:<11}{}\n", text.empty() ? label : "", line);
+  }
+  return text;
+}
+
+// What outlives the run, and what it goes on from.
+std::string durable_text(const RunSetup& setup, const DurableRun* durable) {
+  if (durable == nullptr) return "";
+  std::string text;
+  if (const std::string origin = durable->origin_text(); !origin.empty()) {
+    text = fmt::format("goes on from {}\n", origin);
+  }
+  if (setup.plan.durability == offload::Durability::clean_mark) {
+    return text +
+           "no checkpoints (--checkpoint-every 0): only a run that stops between steps goes on";
+  }
+  const CheckpointInterval every =
+      setup.options.checkpoint_every.value_or(kDefaultCheckpointInterval);
+  return text + fmt::format("a checkpoint every {} and at the end, in {}",
+                            every.steps > 0 ? count_text(every.steps, "step")
+                                            : fmt::format("{} s", every.seconds),
+                            setup.options.run);
+}
+
+}  // namespace
+
+void print_start(const StartReport& report) {
+  const auto& [setup, data, session, durable, pretrained, binding, tokenizer, other_stores] =
+      report;
+  std::string text;
+  if (durable == nullptr || durable->origin_text().empty()) {
+    text = labelled("weights", weights_text(setup, pretrained));
+  }
+  text += run_description(setup);
+  text += labelled("data", data.description());
+  text += labelled("tokenizer", tokenizer);
+  text += labelled("device", fmt::format("{}, {}; {}", session.device().description(),
+                                         name_of(setup.isa), ops::matmul_library()));
+  if (setup.topology.world_size > 1) {
+    text += labelled("ranks", fmt::format("{} on {}, {} each", setup.topology.world_size,
+                                          count_text(setup.topology.hosts, "host"),
+                                          count_text(setup.threads, "thread")));
+  }
+  text += labelled("binding", binding);
+  text += labelled("writes", NvmeLedger(setup, data, session.volume()).forecast_text());
+  text += labelled("left over", other_stores);
+  text += labelled("durable", durable_text(setup, durable));
+  text += labelled("options", options_summary(setup.options));
+  fmt::print("{}\n{}\n", text, plan_table(setup));
+  std::fflush(stdout);
+}
+
+void print_storage(Session& session) {
+  if (session.volume() == nullptr) return;
+  fmt::print("{}{}\n", labelled("storage", session.volume()->description()),
+             labelled("I/O", session.engine_choice().reason));
+  std::fflush(stdout);
+}
+
+}  // namespace strata::engine
