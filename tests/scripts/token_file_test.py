@@ -9,7 +9,7 @@ import unittest
 
 from strata_tokens.errors import UsageError
 from strata_tokens.token_file import TokenFile
-from strata_tokens.tokenizer_folder import hashed_text, vocabulary
+from strata_tokens.tokenizer_folder import hashed_text, read_json, special_tokens, vocabulary
 
 
 class Files(unittest.TestCase):
@@ -119,6 +119,25 @@ class Vocabulary(unittest.TestCase):
     def test_of_a_list_with_scores(self):
         contents = {"model": {"vocab": [["<unk>", 0.0], ["a", -1.5]]}, "added_tokens": []}
         self.assertEqual(hashed_text(vocabulary(contents)), b"0 <unk>\n1 a\n")
+
+    def test_the_longest_special_token_is_found_first_and_others_are_not(self):
+        added = [
+            {"id": 1, "content": "<|a|>", "special": True},
+            {"id": 2, "content": "<|a|>b", "special": True},
+            {"id": 3, "content": "<think>", "special": False},
+        ]
+        special = special_tokens({"added_tokens": added})
+        self.assertEqual(special.findall("<think><|a|>b<|a|>"), ["<|a|>b", "<|a|>"])
+        self.assertIsNone(special_tokens({}).search("any <s>"))
+
+    def test_what_is_no_json_object_is_refused(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "tokenizer_config.json"
+            self.assertEqual(read_json(path), {})
+            for contents in ("[]", "{", "[" * 100000):
+                path.write_text(contents)
+                with self.subTest(contents[:9]), self.assertRaisesRegex(UsageError, str(path)):
+                    read_json(path)
 
 
 if __name__ == "__main__":
