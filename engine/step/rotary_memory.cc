@@ -17,6 +17,7 @@ RotaryMemory::RotaryMemory(const models::ModelConfig& config, std::int64_t posit
   models::fill_rotary_tables(*config.rotary, tables.first(tables.size() / 2),
                              tables.last(tables.size() / 2));
   stream.copy(memory_.data(), host_.data(), rotary_bytes(config, positions));
+  stream.synchronize();  // the owner's constructor may throw next
   const auto* const cos = reinterpret_cast<const float*>(memory_.data());
   tables_ = {cos, cos + elements, positions, config.head_dim};
 }
