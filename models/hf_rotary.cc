@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <optional>
 #include <string>
 
 #include "models/model_config.h"
@@ -35,6 +36,12 @@ Llama3Rotary read_llama3(const HfKeys& root, const HfKeys& scaling, std::int64_t
   return rotary;
 }
 
+// 0 counts as absent.
+std::optional<double> read_mscale(const HfKeys& scaling, const char* key) {
+  if (scaling.value(key) == 0) return std::nullopt;
+  return scaling.optional_number(key, 0);
+}
+
 YarnRotary read_yarn(const HfKeys& root, const HfKeys& scaling, std::int64_t context) {
   YarnRotary rotary;
   rotary.original_context = original_context(root, scaling, context);
@@ -48,8 +55,8 @@ YarnRotary read_yarn(const HfKeys& root, const HfKeys& scaling, std::int64_t con
   rotary.range =
       scaling.flag("truncate", true) ? YarnRotary::Range::whole_indices : YarnRotary::Range::exact;
   rotary.attention_factor = scaling.optional_number("attention_factor", 0);
-  rotary.mscale = scaling.optional_number("mscale", 0);
-  rotary.mscale_all_dim = scaling.optional_number("mscale_all_dim", 0);
+  rotary.mscale = read_mscale(scaling, "mscale");
+  rotary.mscale_all_dim = read_mscale(scaling, "mscale_all_dim");
   return rotary;
 }
 

@@ -133,6 +133,17 @@ ModelSource resolve_model(const std::string& model, const std::string& kept) {
   return source;
 }
 
+std::string hub_name_of(const std::string& folder) {
+  const fs::path snapshots = fs::path(folder).parent_path();
+  std::string name = snapshots.parent_path().filename();
+  constexpr std::string_view kModels = "models--";
+  if (snapshots.filename() != "snapshots" || !name.starts_with(kModels)) return "";
+  name.erase(0, kModels.size());
+  const std::size_t separator = name.find("--");
+  if (separator == std::string::npos) return "";
+  return name.substr(0, separator) + "/" + name.substr(separator + 2);
+}
+
 std::string kept_model_folder(const std::string& run) {
   const fs::path folder = fs::path(run) / kKeptModelFolder;
   return !run.empty() && fs::exists(folder / kModelConfigFile) ? folder.string() : "";

@@ -36,6 +36,9 @@ struct ModelSource {
 // With `kept`, the kKeptModelFolder of a run that has one, the folder itself may be gone.
 ModelSource resolve_model(const std::string& model, const std::string& kept);
 
+// "org/name" of a snapshot in the Hugging Face cache; "" for every other folder.
+std::string hub_name_of(const std::string& folder);
+
 // Of a run's folder; "" where there is none.
 std::string kept_model_folder(const std::string& run);
 

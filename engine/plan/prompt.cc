@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 #include <string>
 
 #include "kernels/base/error.h"
+#include "models/tokenizer_file.h"
 
 namespace strata::engine {
 namespace {
@@ -21,11 +23,18 @@ std::int32_t parse_token(const char* option, std::string_view text,
   return token;
 }
 
-std::vector<std::int32_t> text_tokens(std::string_view text, const models::ModelConfig& model) {
-  if (model.vocabulary != models::kByteVocabulary) {
+bool reads_bytes(const ModelSource& source) {
+  const auto tokenizer = std::filesystem::path(source.files_folder) / models::kTokenizerFileName;
+  return source.config.vocabulary == models::kByteVocabulary &&
+         (source.files_folder.empty() || !std::filesystem::exists(tokenizer));
+}
+
+std::vector<std::int32_t> text_tokens(std::string_view text, const ModelSource& source) {
+  if (!reads_bytes(source)) {
     throw ConfigError(
-        "--prompt is text, which only a byte-level model (vocabulary 256) reads; talk to this one "
-        "with scripts/chat.py FOLDER, or give the tokens of its tokenizer with --prompt-ids");
+        "--prompt is text, which only a byte-level model (vocabulary 256, without tokenizer.json) "
+        "reads; talk to this one with scripts/chat.py FOLDER, or give the tokens of its tokenizer "
+        "with --prompt-ids");
   }
   std::vector<std::int32_t> tokens;
   for (const char c : text) tokens.push_back(static_cast<unsigned char>(c));
@@ -38,13 +47,14 @@ bool has_prompt(const Options& options) {
   return !options.prompt.empty() || !options.prompt_ids.empty();
 }
 
-std::vector<std::int32_t> prompt_tokens(const Options& options, const models::ModelConfig& model) {
+std::vector<std::int32_t> prompt_tokens(const Options& options, const ModelSource& source) {
+  const models::ModelConfig& model = source.config;
   if (options.prompt.empty() == options.prompt_ids.empty()) {
     throw ConfigError("give what to go on from: --prompt TEXT or --prompt-ids 1,2,3, one of them");
   }
   std::vector<std::int32_t> tokens;
   if (options.prompt_ids.empty()) {
-    tokens = text_tokens(options.prompt, model);
+    tokens = text_tokens(options.prompt, source);
   } else {
     const std::string_view ids = options.prompt_ids;
     for (std::size_t begin = 0; begin <= ids.size();) {

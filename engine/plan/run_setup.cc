@@ -24,7 +24,8 @@ constexpr std::int64_t kMicroBatchesPerPassMax = 1 << 14;
 constexpr std::int64_t kTokensPerStepMax = std::int64_t{1} << 32;
 
 // Unless they are chosen: tokens of a sequence, which a model with a long context would take far
-// more memory for, and rows of a pass, each of which reads all weights.
+// more memory for, and rows of a pass, each of which reads all weights; fewer where memory is
+// short.
 constexpr std::int64_t kInferenceTokens = 2048;
 constexpr std::int64_t kInferencePassRows = 8192;
 
@@ -127,7 +128,7 @@ std::int64_t decoded_positions(const RunSetup& setup) {
     return options.sample_tokens > 0 ? setup.batch.seq_len : 0;
   }
   if (!has_prompt(options)) return 0;
-  const std::int64_t prompt = std::ssize(prompt_tokens(options, setup.model));
+  const std::int64_t prompt = std::ssize(prompt_tokens(options, setup.source));
   return std::min(setup.model.context, prompt + options.max_tokens);
 }
 
@@ -244,6 +245,12 @@ RunSetup resolve(const Options& options, const comm::Topology& topology,
   return setup;
 }
 
+// What does not fit into memory needs a directory.
+bool has_room(const Options& options, const offload::PlanResult& result) {
+  const bool has_nvme = !options.nvme.empty() || !options.run.empty();
+  return result.fits && (has_nvme || result.plan.total_bytes(Tier::nvme) == 0);
+}
+
 [[noreturn]] void refuse(const RunSetup& setup, const offload::Shortfall& shortfall,
                          comm::Communicator::StagingBytes comm_staging) {
   const auto fits = [&](const Options& options) {
@@ -278,6 +285,16 @@ RunSetup make_run_setup(const Options& options, const comm::Topology& topology,
                         Purpose purpose) {
   RunSetup setup = resolve(options, topology, comm_staging, block_elements, purpose);
   offload::PlanResult result = make_plan(setup.plan_input);
+  if (purpose == Purpose::inference && !options.pass) {  // bits do not depend on the pass
+    Options smaller = options;
+    for (std::int64_t pass = setup.batch.pass_size / 2; pass > 0 && !has_room(options, result);
+         pass /= 2) {
+      smaller.pass = pass;
+      setup = resolve(smaller, topology, comm_staging, block_elements, purpose);
+      result = make_plan(setup.plan_input);
+    }
+    setup.options = options;
+  }
   if (!result.fits) refuse(setup, result.shortfall, comm_staging);
   setup.plan = std::move(result.plan);
   return setup;

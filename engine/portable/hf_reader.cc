@@ -10,9 +10,11 @@
 #include <string_view>
 #include <utility>
 
+#include "engine/plan/model_source.h"
 #include "kernels/base/error.h"
 #include "kernels/base/system_file.h"
 #include "models/hf_tensors.h"
+#include "models/json_value.h"
 #include "models/safetensors.h"
 #include "models/safetensors_values.h"
 
@@ -28,22 +30,42 @@ constexpr const char* kPickle = "pytorch_model.bin";
 constexpr std::size_t kProblemsShown = 20;
 
 // The files of the tensors, none of which may lie outside of the folder.
-std::map<std::string, std::string> parse_index(const std::string& path, std::string_view text) {
-  const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object() || !json.contains("weight_map") || !json["weight_map"].is_object()) {
-    throw_error<FormatError>("{} has no weight_map", path);
-  }
+std::map<std::string, std::string> parse_index(std::string_view text) {
+  const auto json = nlohmann::json::parse(text, models::limit_depth, /*allow_exceptions=*/false);
+  const nlohmann::json& weight_map = models::value_of(json, "weight_map");
+  if (!weight_map.is_object()) throw FormatError("it has no weight_map");
   std::map<std::string, std::string> files;
-  for (const auto& [tensor, file] : json["weight_map"].items()) {
+  for (const auto& [tensor, file] : weight_map.items()) {
     const std::string name = file.is_string() ? file.get<std::string>() : "";
     if (!name.ends_with(".safetensors") || name.find('/') != std::string::npos) {
-      throw_error<FormatError>("{}: tensor '{}' is in '{}', which is no safetensors file beside it",
-                               path, tensor, name);
+      throw_error<FormatError>("tensor '{}' is in '{}', which is no safetensors file beside it",
+                               tensor, name);
     }
     files[tensor] = name;
   }
-  if (files.empty()) throw_error<FormatError>("{}: its weight_map is empty", path);
+  if (files.empty()) throw FormatError("its weight_map is empty");
   return files;
+}
+
+std::map<std::string, std::string> read_index(const std::string& path, std::string_view text) {
+  try {
+    return parse_index(text);
+  } catch (const FormatError& error) {
+    throw_error<FormatError>("{}: {}", path, error.what());
+  }
+}
+
+std::string download_advice(const std::string& folder) {
+  const std::string name = hub_name_of(folder);
+  return name.empty() ? "" : "; download the rest of it: hf download " + name;
+}
+
+void require_files(const std::string& folder, const std::set<std::string>& names) {
+  for (const std::string& name : names) {
+    if (fs::exists(folder + "/" + name)) continue;
+    throw_error<ConfigError>("--model {}: {} is missing, which {} names{}", folder, name,
+                             kIndexFile, download_advice(folder));
+  }
 }
 
 [[noreturn]] void refuse_folder(const std::string& folder) {
@@ -53,7 +75,8 @@ std::map<std::string, std::string> parse_index(const std::string& path, std::str
         "AutoModelForCausalLM.from_pretrained(DIR).save_pretrained(OTHER)",
         folder, kPickle, kSingleFile);
   }
-  throw_error<ConfigError>("--model {}: it has neither {} nor {}", folder, kSingleFile, kIndexFile);
+  throw_error<ConfigError>("--model {}: it has neither {} nor {}{}", folder, kSingleFile,
+                           kIndexFile, download_advice(folder));
 }
 
 }  // namespace
@@ -63,9 +86,10 @@ HfReader::HfReader(std::string folder, const std::vector<PortableParameter>& par
   if (fs::exists(folder_ + "/" + kSingleFile)) {
     open({}, {kSingleFile});
   } else if (const auto text = read_system_file(folder_ + "/" + kIndexFile)) {
-    const FileOfTensor files = parse_index(folder_ + "/" + kIndexFile, *text);
+    const FileOfTensor files = read_index(folder_ + "/" + kIndexFile, *text);
     std::set<std::string> names;
     for (const auto& [tensor, file] : files) names.insert(file);
+    require_files(folder_, names);
     open(files, {names.begin(), names.end()});
   } else {
     refuse_folder(folder_);
@@ -121,7 +145,22 @@ void HfReader::add_tensors(int file, const FileOfTensor& files) {
   }
 }
 
+// Of two tied tensors either may be stored.
+void HfReader::find_token_table(const std::vector<PortableParameter>& parameters) {
+  const std::string head(models::kHeadWeight);
+  const auto table =
+      std::ranges::find_if(parameters, models::is_token_table, &PortableParameter::name);
+  const bool is_tied =
+      std::ranges::find(parameters, head, &PortableParameter::name) == parameters.end();
+  if (!is_tied || table == parameters.end() || found_.contains(table->name)) return;
+  auto stored = found_.extract(head);
+  if (stored.empty()) return;
+  stored.key() = table->name;
+  found_.insert(std::move(stored));
+}
+
 void HfReader::match(const std::vector<PortableParameter>& parameters) {
+  find_token_table(parameters);
   for (const PortableParameter& parameter : parameters) {
     take(parameter.name, parameter.rows, parameter.columns);
   }
@@ -134,14 +173,14 @@ void HfReader::match(const std::vector<PortableParameter>& parameters) {
 }
 
 void HfReader::take(const std::string& parameter, std::int64_t rows, std::int64_t columns) {
+  const models::HfTensor wanted = models::hf_tensor(parameter, rows, columns);
   const auto found = found_.find(parameter);
   if (found == found_.end()) {
-    problems_.push_back(fmt::format("'{}' is missing", parameter));
+    problems_.push_back(fmt::format("'{}' is missing", wanted.name));
     return;
   }
   PortableTensor tensor = std::move(found->second);
   found_.erase(found);
-  const models::HfTensor wanted = models::hf_tensor(parameter, rows, columns);
   if (tensor.shape != wanted.shape) {
     problems_.push_back(fmt::format("'{}' is ({}) and not ({})", tensor.name,
                                     fmt::join(tensor.shape, ", "), fmt::join(wanted.shape, ", ")));

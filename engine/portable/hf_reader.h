@@ -3,8 +3,8 @@
 //
 // Tensors are F32, F16 or BF16, widened exactly; Hugging Face's orientation becomes ours
 // (hf_tensors.h). Their names may lack the prefix; constants of attention and positions are
-// ignored. Where the head is tied, a stored one can be compared with the token table that it has to
-// be.
+// ignored. Where the head is tied, it may be stored alone; beside the token table that it has to
+// be, it can be compared with it.
 //
 // Thread contract: one thread.
 #pragma once
@@ -45,6 +45,7 @@ class HfReader {
 
   void open(const FileOfTensor& files, const std::vector<std::string>& names);
   void add_tensors(int file, const FileOfTensor& files);
+  void find_token_table(const std::vector<PortableParameter>& parameters);
   void match(const std::vector<PortableParameter>& parameters);
   void take(const std::string& parameter, std::int64_t rows, std::int64_t columns);
   void take_tied_head();

@@ -39,16 +39,23 @@ std::optional<std::int64_t> step_of(std::string_view name, std::string_view pref
   return step;
 }
 
-// Those that are complete, of any run.
-std::vector<StepFolder> complete_folders(const StepFolders& folders) {
-  std::vector<StepFolder> complete;
-  if (!fs::is_directory(folders.directory)) return complete;
+bool is_complete(const StepFolder& folder) { return fs::exists(folder.path / kPortableIndexFile); }
+
+// Whatever has the name of one, of any run or none.
+std::vector<StepFolder> step_folders(const StepFolders& folders) {
+  std::vector<StepFolder> found;
+  if (!fs::is_directory(folders.directory)) return found;
   for (const auto& entry : fs::directory_iterator(folders.directory)) {
-    const fs::path& path = entry.path();
-    const auto step = step_of(path.filename().string(), folders.prefix);
-    if (step && fs::exists(path / kPortableIndexFile)) complete.push_back({path, *step});
+    const auto step = step_of(entry.path().filename().string(), folders.prefix);
+    if (step) found.push_back({entry.path(), *step});
   }
-  return complete;
+  return found;
+}
+
+std::vector<StepFolder> complete_folders(const StepFolders& folders) {
+  std::vector<StepFolder> found = step_folders(folders);
+  std::erase_if(found, [](const StepFolder& folder) { return !is_complete(folder); });
+  return found;
 }
 
 bool is_of_run(const PortableIndex& index, const std::string& run) {
@@ -56,7 +63,11 @@ bool is_of_run(const PortableIndex& index, const std::string& run) {
 }
 
 void check_owner(const std::string& option, const StepFolders& folders, const std::string& run) {
-  for (const StepFolder& folder : complete_folders(folders)) {
+  for (const StepFolder& folder : step_folders(folders)) {
+    if (!is_complete(folder)) {
+      throw_error<ConfigError>("{}: {} is there already, and no run wrote it; move it away", option,
+                               folder.path.filename().string());
+    }
     const PortableIndex index = read_portable_index(folder.path);
     if (is_of_run(index, run)) continue;
     const bool names_it = index.content == PortableContent::training_state;

@@ -64,7 +64,7 @@ Task make_task(const RunSetup& setup) {
   const Options& options = setup.options;
   TextFormat format = read_text_format(setup);
   Task task;
-  task.prompt = prompt_tokens(options, setup.model);
+  task.prompt = prompt_tokens(options, setup.source);
   task.tokenizer = std::move(format.tokenizer);
   task.request.choice = {options.temperature, options.top_k, options.top_p};
   task.request.seed = options.seed;

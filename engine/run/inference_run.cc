@@ -6,6 +6,7 @@
 #include "kernels/base/bytes.h"
 #include "kernels/base/error.h"
 #include "kernels/base/machine.h"
+#include "models/presets.h"
 
 namespace strata::engine {
 
@@ -16,13 +17,12 @@ void check_storage(const RunSetup& setup) {
   if (space.needed_bytes == 0 || !space.directories.empty()) return;
   throw_error<ConfigError>(
       "{} of weights and activations fit neither --device-memory nor --host-memory, and no "
-      "directory is given for them; use --nvme DIR",
-      format_bytes(space.needed_bytes));
+      "directory is given for them; use --nvme DIR{}",
+      format_bytes(space.needed_bytes), setup.options.pass > 1 ? " or a smaller --pass" : "");
 }
 
-void check_weights(const RunSetup& setup) {
-  const Options& options = setup.options;
-  if (!options.run.empty() || options.from_scratch || !setup.source.folder.empty()) return;
+void check_weights(const Options& options) {
+  if (!options.run.empty() || options.from_scratch || !models::is_model_name(options.model)) return;
   throw_error<ConfigError>(
       "--model {} is a shape and has no weights: name the folder of a model or of a run, or "
       "org/name in the Hugging Face cache; random weights take --from-scratch",
@@ -46,9 +46,9 @@ ReadableModel read_model(const Options& options, Ranks& ranks) {
   comm::Communicator& comm = ranks.comm;
   ReadableModel model;
   model.setup = agree(comm, [&] {
+    check_weights(options);
     RunSetup setup = make_run_setup(options, comm.topology(), comm.staging_bytes(),
                                     offload::kBlockElements, Purpose::inference);
-    check_weights(setup);
     check_storage(setup);
     return setup;
   });

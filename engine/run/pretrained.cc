@@ -26,7 +26,11 @@ std::unique_ptr<HfFiller> open_pretrained(const RunSetup& setup) {
   if (setup.source.folder.empty() || options.from_scratch || !options.resume_from.empty()) {
     return nullptr;
   }
-  return std::make_unique<HfFiller>(setup.source.folder, manifest_of(setup), setup.topology.rank);
+  try {
+    return std::make_unique<HfFiller>(setup.source.folder, manifest_of(setup), setup.topology.rank);
+  } catch (const FormatError& error) {
+    throw_error<ConfigError>("--model {}: {}", options.model, error.what());
+  }
 }
 
 std::string weights_text(const RunSetup& setup, const HfFiller* pretrained) {

@@ -185,6 +185,10 @@ TEST(HfLlamaConfig, RotaryScalingHasItsOldNamesAndItsNewOnes) {
   EXPECT_EQ(std::get<YarnRotary>(exact.rotary->scaling).original_context, 131072);
   EXPECT_EQ(std::get<YarnRotary>(exact.rotary->scaling).attention_factor, 1.25);
   expect_same(read(hf_config_text(exact, Dtype::f32)), exact);
+  const ModelConfig zero =
+      read(scaling({{"rope_type", "yarn"}, {"factor", 4}, {"mscale", 0.0}, {"mscale_all_dim", 0}}));
+  EXPECT_EQ(std::get<YarnRotary>(zero.rotary->scaling).mscale, std::nullopt);
+  EXPECT_EQ(std::get<YarnRotary>(zero.rotary->scaling).mscale_all_dim, std::nullopt);
 
   // As version 5 of transformers writes it.
   const std::string renamed = changed(kLlama, {{"rope_theta", nullptr},

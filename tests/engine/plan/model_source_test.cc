@@ -62,6 +62,8 @@ TEST_F(ModelSourceTest, ANameIsLookedUpInTheCache) {
   fs::create_directories(cached + "/refs");
   std::ofstream(cached + "/refs/main") << "abc123";
   EXPECT_EQ(resolve_model("some-org/tiny", "").folder, cached + "/snapshots/abc123");
+  EXPECT_EQ(hub_name_of(cached + "/snapshots/abc123"), "some-org/tiny");
+  EXPECT_EQ(hub_name_of(folder_.path("models--none")), "");
   std::ofstream(cached + "/refs/main") << "../abc123";
   EXPECT_PRED2(mentions, refusal("some-org/tiny"), "names no commit");
 }

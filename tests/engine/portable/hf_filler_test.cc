@@ -1,6 +1,8 @@
 // A model folder in every form that there is of it fills any number of ranks with the same masters.
 #include "engine/portable/hf_filler.h"
 
+#include <sys/stat.h>
+
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -220,7 +222,7 @@ TEST_F(HfFillerTest, AllTensorsThatDoNotFitAreNamed) {
   tensors["h.0.ln_1.weight"].dtype = "BF16";
   tensors["h.0.attn.bias.bias"] = {{1}, {0}};
   std::swap(tensors[kConv1d].shape[0], tensors[kConv1d].shape[1]);
-  expect_refused(tensors, {"'ln_f.bias' is missing",
+  expect_refused(tensors, {"'transformer.ln_f.bias' is missing",
                            "'transformer.h.1.ln_1.weight' is no tensor of this model",
                            "'transformer.h.0.attn.bias.bias' is no tensor",
                            "'transformer.ln_f.weight' is (1, 72) and not (72)",
@@ -261,6 +263,22 @@ TEST_F(HfFillerTest, ADamagedFileIsRefusedByName) {
   write_file(file_, model_tensors("F32"), "");
   fs::resize_file(file_, fs::file_size(file_) - 1);
   EXPECT_PRED2(mentions, error_text<FormatError>([&] { fill_one(); }), file_);
+}
+
+TEST_F(HfFillerTest, APipeIsNotWaitedForAndAFolderIsNoFile) {
+  ASSERT_EQ(::mkfifo(file_.c_str(), 0600), 0);
+  EXPECT_PRED2(mentions, error_text<IoError>([&] { fill_one(); }),
+               file_ + ": it is no regular file");
+  fs::remove(file_);
+  fs::create_directory(file_);
+  EXPECT_PRED2(mentions, error_text<IoError>([&] { fill_one(); }), file_ + ": Is a directory");
+}
+
+TEST_F(HfFillerTest, AnIndexNestedDeeplyIsRefused) {
+  const std::string index = folder_.path("model.safetensors.index.json");
+  std::ofstream(index) << R"({"weight_map": )" << std::string(200'000, '[');
+  const std::string text = error_text<FormatError>([&] { fill_one(); });
+  EXPECT_PRED2(mentions, text, index + ": its JSON is nested deeper than 100");
 }
 
 TEST_F(HfFillerTest, NoShardLeavesTheFolder) {

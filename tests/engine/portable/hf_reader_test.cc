@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 #include <numeric>
 
@@ -101,6 +102,40 @@ TEST_F(HfReaderTest, AHeadIsItsOwnOrTied) {
   stored_.back().second = {6, 4};
   EXPECT_PRED2(mentions, refusal(models::HeadKind::tied),
                "'lm_head.weight' is not as 'model.embed_tokens.weight'");
+}
+
+TEST_F(HfReaderTest, ATiedModelMayBeStoredAsItsHeadAlone) {
+  stored_.front().first = "lm_head.weight";
+  HfReader reader = open(models::HeadKind::tied);
+  EXPECT_FALSE(reader.has_tied_head());
+  std::vector<float> values(2);
+  reader.read(parameter("embed_tokens.weight", 4, 6), 7, values);
+  EXPECT_EQ(values, (std::vector<float>{7, 8}));  // the first tensor of the file
+  EXPECT_PRED2(mentions, refusal(models::HeadKind::untied),
+               "'model.embed_tokens.weight' is missing");
+  stored_.front().second = {6, 4};
+  EXPECT_PRED2(mentions, refusal(models::HeadKind::tied),
+               "'lm_head.weight' is (6, 4) and not (4, 6)");
+}
+
+TEST_F(HfReaderTest, WhatIsMissingHasTheNameThatItIsStoredUnder) {
+  stored_.pop_back();
+  EXPECT_PRED2(mentions, refusal(models::HeadKind::tied), "'model.norm.weight' is missing");
+}
+
+TEST_F(HfReaderTest, AFolderOfTheCacheIsToBeDownloadedWhole) {
+  const std::string cached = folder_.path("models--some-org--tiny/snapshots/abc");
+  std::filesystem::create_directories(cached);
+  const auto refusal_of = [](const std::string& folder) {
+    return error_text<ConfigError>([&] { HfReader(folder, parameters(models::HeadKind::tied)); });
+  };
+  EXPECT_PRED2(mentions, refusal_of(cached), "hf download some-org/tiny");
+  std::ofstream(cached + "/model.safetensors.index.json")
+      << R"({"weight_map": {"model.norm.weight": "model-00001-of-00002.safetensors"}})";
+  const std::string text = refusal_of(cached);
+  EXPECT_PRED2(mentions, text, "model-00001-of-00002.safetensors is missing");
+  EXPECT_PRED2(mentions, text, "hf download some-org/tiny");
+  EXPECT_FALSE(mentions(refusal_of(folder_.path()), "hf download"));
 }
 
 TEST_F(HfReaderTest, BiasesThatTheModelHasNotAreNamed) {

@@ -120,6 +120,7 @@ TEST_F(EvalCommand, RefusesWhatItCannotRead) {
   expect_refused(eval({}), 2, {"--model is missing"});
   expect_refused({"eval", "--model", "run"}, 2, {"--data is missing"});
   expect_refused(eval({"--model", "gpt2-124m"}), 2, {"has no weights", "--from-scratch"});
+  expect_refused(eval({"--model", "gpt2-124m", "--device-memory", "4KiB"}), 2, {"has no weights"});
   expect_refused(eval({"--model", "nowhere"}), 2, {"--model nowhere"});
   expect_refused(eval({"--model", "run", "--lr", "1"}), 2, {"--lr: strata eval does not have"});
   expect_refused(eval({"--model", "run", "--precision", "f32"}), 2,
@@ -134,6 +135,22 @@ TEST_F(EvalCommand, RefusesWhatItCannotRead) {
   expect_refused(eval({"--model", "gpt2:layers=2,hidden=64,heads=2,context=32", "--from-scratch",
                        "--place", "weights=nvme"}),
                  2, {"use --nvme DIR"});
+}
+
+// Neither asks for a smaller one nor for a directory.
+TEST_F(EvalCommand, ThePassIsOneThatFitsInMemory) {
+  const Words eval = {"--model", "gpt2:layers=2,hidden=64,heads=2,context=32", "--from-scratch",
+                      "--seq-len", "1"};
+  const auto in_memory = [&](const Words& more) {
+    return evaluated(eval + Words{"--device-memory", "4MiB", "--host-memory", "8MiB"} + more);
+  };
+  const json small = in_memory({});
+  EXPECT_EQ(small["targets"], 2'999);
+  EXPECT_EQ(small["loss"], evaluated(eval + Words{"--pass", "100"})["loss"]);
+  expect_refused(Words{"eval", "--data", "held_out.txt", "--device-memory", "4MiB", "--host-memory",
+                       "8MiB", "--pass", "8192"} +
+                     eval,
+                 2, {"--nvme DIR or a smaller --pass"});
 }
 
 // A byte that changed on the drive is found before anything is computed from it.

@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "engine/plan/run_setup.h"
+#include "models/hf_config.h"
+#include "models/presets.h"
 #include "tests/support/error_text.h"
 #include "tests/support/process.h"
 #include "tests/support/temporary_folder.h"
@@ -170,6 +172,19 @@ TEST(Generate, RefusesWhatIsNoPrompt) {
   refused({"--prompt", "a", "--stop-ids", "-1"}, "--stop-ids: '-1' is no token");
   refused({"--prompt", std::string(65, 'a')}, "65 tokens, more than the model's context of 64");
   refused({}, "--prompt");
+}
+
+// Its 256 tokens are others than the bytes.
+TEST(Generate, TextIsForModelsWithoutATokenizer) {
+  const TemporaryFolder folder;
+  const auto config = models::parse_model("gpt2:layers=1,hidden=32,heads=2,context=64");
+  std::ofstream(folder.path("config.json")) << models::hf_config_text(config, Dtype::f32);
+  const std::vector<std::string> arguments = {"--from-scratch", "--prompt", "a"};
+  EXPECT_EQ(generate(folder.path(), arguments).exit_code, 0);
+  std::ofstream(folder.path("tokenizer.json")) << "{}";
+  const ProcessResult result = generate(folder.path(), arguments);
+  EXPECT_EQ(result.exit_code, kExitUsage);
+  EXPECT_PRED2(mentions, result.err, "--prompt-ids");
 }
 
 TEST(Generate, TextIsForModelsOfBytes) {

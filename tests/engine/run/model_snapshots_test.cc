@@ -95,6 +95,12 @@ TEST_F(ModelSnapshots, WhatAnotherRunWroteIsRefused) {
   expect_refused("second", kEvery6, 2, {"m-step-00000006 is of another run"});
 }
 
+TEST_F(ModelSnapshots, AFolderThatIsInTheWayIsRefused) {
+  fs::create_directory(path("models/m-step-00000006"));
+  expect_refused("run", kEvery6, 2, {"m-step-00000006 is there already"});
+  EXPECT_FALSE(fs::exists(path("run")));
+}
+
 TEST_F(ModelSnapshots, OneIsWrittenBesideTheCheckpointOfTheSameCommit) {
   complete("run", kEvery6 + Words{"--checkpoint-every", "6", "--checkpoint-to", "models"});
   EXPECT_EQ(models().back(), "step-00000012");
