@@ -6,6 +6,7 @@
 #include <array>
 #include <cctype>
 #include <filesystem>
+#include <span>
 #include <string_view>
 #include <system_error>
 
@@ -56,11 +57,22 @@ std::vector<std::string> expand_list(const std::string& text) {
 }
 
 void require_tokens(const std::string& path) {
-  constexpr std::array<std::string_view, 4> kUntokenized = {".jsonl", ".json", ".parquet",
-                                                            ".arrow"};
+  constexpr std::array<std::string_view, 5> kUntokenized = {".jsonl", ".ndjson", ".json",
+                                                            ".parquet", ".arrow"};
+  constexpr std::array<std::string_view, 12> kOthers = {
+      ".csv", ".tsv", ".xlsx", ".gz", ".bz2", ".xz", ".zst", ".zip", ".tar", ".tgz", ".7z", ".rar"};
+  const auto is_of = [](std::span<const std::string_view> kinds, std::string_view extension) {
+    return std::find(kinds.begin(), kinds.end(), extension) != kinds.end();
+  };
   std::string extension = std::filesystem::path(path).extension();
   for (char& c : extension) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  if (std::find(kUntokenized.begin(), kUntokenized.end(), extension) == kUntokenized.end()) return;
+  if (is_of(kOthers, extension)) {
+    throw_error<ConfigError>(
+        "'{}' is a table or an archive: make JSON lines or text of it first, and tokens of those "
+        "(docs/data.md)",
+        path);
+  }
+  if (!is_of(kUntokenized, extension)) return;
   throw UntokenizedFile(fmt::format("'{}' has no tokens", path), path);
 }
 

@@ -1,5 +1,6 @@
 #include "engine/data/document_index.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <string_view>
@@ -14,12 +15,7 @@ namespace {
 constexpr std::string_view kMagic = "STRATADC";
 constexpr std::int64_t kStartsAt = 16;  // behind the magic and the count
 constexpr std::int64_t kStartBytes = 8;
-
-std::vector<InputFiles::Entry> entries_of(const std::vector<DocumentFile>& files) {
-  std::vector<InputFiles::Entry> entries;
-  for (const DocumentFile& file : files) entries.push_back(file.entry);
-  return entries;
-}
+constexpr std::int64_t kPointersOfRead = 256;  // on the stack
 
 std::int64_t read_count(const InputFile& file) {
   std::array<char, kMagic.size()> magic{};
@@ -44,7 +40,7 @@ std::int64_t read_count(const InputFile& file) {
 }  // namespace
 
 DocumentIndex::DocumentIndex(const std::vector<DocumentFile>& files)
-    : layouts_(files), files_(entries_of(files)) {
+    : layouts_(files), files_(InputFiles::entries_of(files)) {
   std::int64_t documents = 0;
   std::int64_t tokens = 0;
   for (const DocumentFile& file : files) {
@@ -72,16 +68,26 @@ void DocumentIndex::read_file(std::size_t file, std::int64_t first,
   const DocumentFile& layout = layouts_[file];
   files_.read(file, layout.starts_at + first * kStartBytes, std::as_writable_bytes(starts));
   if (!layout.sequences) return;
-  const DocumentFile::Sequences& sequences = *layout.sequences;
+  std::array<std::int64_t, kPointersOfRead> pointers;
+  std::int64_t from = 0;  // the sequences of `pointers`: [from, end)
+  std::int64_t end = 0;
   for (std::int64_t& start : starts) {
     const std::int64_t sequence = start;
-    if (sequence == sequences.count) {  // an empty document at the end
+    if (sequence == layout.sequences->count) {  // an empty document at the end
       start = layout.tokens;
       continue;
     }
-    files_.read(file, sequences.pointers_at + sequence * kStartBytes,
-                std::as_writable_bytes(std::span(&start, 1)));
-    start /= sequences.token_bytes;
+    if (sequence < 0 || sequence > layout.sequences->count) {
+      throw_error<IoError>("'{}' was changed while it is read", files_.path(file));
+    }
+    if (sequence < from || sequence >= end) {
+      from = sequence;
+      end = std::min(from + kPointersOfRead, layout.sequences->count);
+      const auto window = std::span(pointers).first(static_cast<std::size_t>(end - from));
+      files_.read(file, layout.sequences->pointers_at + from * kStartBytes,
+                  std::as_writable_bytes(window));
+    }
+    start = pointers[static_cast<std::size_t>(sequence - from)] / layout.sequences->token_bytes;
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <numeric>
 #include <optional>
 
@@ -73,7 +74,8 @@ DocumentSamples::DocumentSamples(const TokenData& data, DocumentRange range,
       documents_(*data.documents),
       range_(range),
       rules_(rules),
-      stride_(std::max(kStrideMin, ceil_div(range.last - range.first, kEntriesMax))) {
+      stride_(std::max(kStrideMin, ceil_div(range.last - range.first, kEntriesMax))),
+      lengths_(static_cast<std::size_t>(ceil_div(rules.seq_len, kPaddedMultiple)) + 1) {
   STRATA_CHECK(range.first >= 0 && range.last <= documents_.documents());
   build_index();
 }
@@ -93,14 +95,22 @@ void DocumentSamples::build_index() {
     }
     used_rows += piece->rows;
     rows_ += piece->rows;
+    longest_ = std::max(longest_, piece->rows);
+    ++lengths_[static_cast<std::size_t>(ceil_div(piece->rows, kPaddedMultiple))];
   }
   empty_ = pieces.empty();
   overlong_ = pieces.overlong();
   if (overlong_ > 0 && rules_.overlong == Overlong::error) refuse_overlong(pieces);
-  if (samples_ == 0) {
-    throw_error<ConfigError>("{} leave no token to predict",
-                             count_text(range_.last - range_.first, "document"));
-  }
+  if (samples_ == 0) refuse_nothing();
+}
+
+void DocumentSamples::refuse_nothing() const {
+  const std::string documents = count_text(range_.last - range_.first, "document");
+  if (overlong_ == 0) throw_error<ConfigError>("{} leave no token to predict", documents);
+  throw_error<ConfigError>(
+      "{} leave no token to predict: {} with more than the {} tokens of a sequence are dropped; "
+      "use a longer --seq-len, or --overlong truncate",
+      documents, with_separators(overlong_), rules_.seq_len + 1);
 }
 
 void DocumentSamples::refuse_overlong(const Pieces& pieces) const {
@@ -117,14 +127,34 @@ SampleLayout DocumentSamples::layout() const {
   return rules_.packing == Packing::none ? SampleLayout::padded : SampleLayout::packed;
 }
 
+// Padded: the mean over all micro-batches that can be drawn, of which one with documents of no more
+// than n rows has the probability F(n)^micro_batch.
+std::string DocumentSamples::padding_text() const {
+  double rows = static_cast<double>(rules_.seq_len);  // of a sample, as it is computed
+  if (rules_.packing == Packing::none) {
+    rows = 0;
+    std::int64_t documents = 0;
+    double before = 0;
+    for (std::size_t i = 0; i < lengths_.size(); ++i) {
+      documents += lengths_[i];
+      const double share = static_cast<double>(documents) / static_cast<double>(samples_);
+      const double chance = std::pow(share, static_cast<double>(rules_.micro_batch));
+      const auto length = std::min(static_cast<std::int64_t>(i) * kPaddedMultiple, rules_.seq_len);
+      rows += (chance - before) * static_cast<double>(length);
+      before = chance;
+    }
+  }
+  const double padding = 1 - static_cast<double>(rows_) / (rows * static_cast<double>(samples_));
+  return fmt::format("{:.1f}% padding", 100 * padding);
+}
+
 std::string DocumentSamples::description() const {
-  const double room = static_cast<double>(samples_ * rules_.seq_len);
   std::string text = fmt::format("{} of {}", count_text(samples_, "sequence"),
                                  count_text(range_.last - range_.first, "document"));
-  text +=
-      rules_.packing == Packing::none
-          ? fmt::format(", {} in all", count_text(rows_, "token"))
-          : fmt::format(", packed, {:.1f}% padding", 100 * (1 - static_cast<double>(rows_) / room));
+  text += rules_.packing == Packing::none
+              ? fmt::format(", {} in all, {} in the longest, about {}", count_text(rows_, "token"),
+                            with_separators(longest_), padding_text())
+              : fmt::format(", packed, {}", padding_text());
   if (overlong_ > 0) {
     text += fmt::format(", {} too long and {}", with_separators(overlong_),
                         rules_.overlong == Overlong::drop ? "dropped" : "truncated");

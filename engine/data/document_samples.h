@@ -23,6 +23,7 @@ struct DocumentRules {
   std::int64_t seq_len = 0;
   Packing packing = Packing::none;
   Overlong overlong = Overlong::error;
+  std::int64_t micro_batch = 1;  // samples that are padded to one length
 };
 
 // Documents [first, last).
@@ -59,6 +60,8 @@ class DocumentSamples final : public Samples {
   void visit_pieces(std::int64_t sample, Visit&& visit) const;
   void build_index();
   void refuse_overlong(const Pieces& pieces) const;
+  void refuse_nothing() const;
+  std::string padding_text() const;
 
   const TokenSource& tokens_;
   const TokenMask* mask_;
@@ -69,8 +72,10 @@ class DocumentSamples final : public Samples {
   std::vector<std::int64_t> index_;  // [entry]: first document of sample entry × stride
   std::int64_t samples_ = 0;
   std::int64_t rows_ = 0;
-  std::int64_t empty_ = 0;     // documents without a row
-  std::int64_t overlong_ = 0;  // documents that were dropped or truncated
+  std::int64_t longest_ = 0;           // rows of a document
+  std::vector<std::int64_t> lengths_;  // [rows / kPaddedMultiple, rounded up]: documents
+  std::int64_t empty_ = 0;             // documents without a row
+  std::int64_t overlong_ = 0;          // documents that were dropped or truncated
 };
 
 }  // namespace strata::engine

@@ -59,6 +59,14 @@ class InputFiles {
 
   explicit InputFiles(std::vector<Entry> entries);
 
+  // `entry` of each.
+  template <typename File>
+  static std::vector<Entry> entries_of(const std::vector<File>& files) {
+    std::vector<Entry> entries;
+    for (const File& file : files) entries.push_back(file.entry);
+    return entries;
+  }
+
   const std::string& path(std::size_t file) const { return entries_[file].path; }
 
   // Throws IoError, also when another file lies there now, or ConfigError when it cannot be opened.

@@ -146,24 +146,21 @@ std::optional<MegatronPaths> megatron_paths(const std::string& path) {
   return paths;
 }
 
-TokenLayout megatron_layout(const InputFile& index, const InputFile& tokens) {
+MegatronLayout megatron_layout(const InputFile& index, const InputFile& tokens) {
   const Header header = read_header(index);
   check_sequences(header, index, tokens);
   check_documents(header, index);
-  TokenLayout layout = header.layout;
-  layout.tokens = tokens.bytes() / bytes_of(layout.type);
+  const std::int64_t token_bytes = bytes_of(header.layout.type);
+  MegatronLayout layout{header.layout, {}};
+  layout.tokens.tokens = tokens.bytes() / token_bytes;
+  layout.documents = {
+      {index.path(), index.identity()},
+      header.documents - 1,  // the last entry is the end
+      layout.tokens.tokens,
+      index.bytes() - header.documents * kDocumentBytes,
+      DocumentFile::Sequences{header.sequences, kHeaderBytes + header.sequences * kLengthBytes,
+                              token_bytes}};
   return layout;
-}
-
-DocumentFile megatron_documents(const InputFile& index, const TokenLayout& tokens) {
-  const Header header = read_header(index);
-  const std::int64_t documents = header.documents - 1;  // the last entry is the end
-  return {{index.path(), index.identity()},
-          documents,
-          tokens.tokens,
-          index.bytes() - header.documents * kDocumentBytes,
-          DocumentFile::Sequences{header.sequences, kHeaderBytes + header.sequences * kLengthBytes,
-                                  bytes_of(header.layout.type)}};
 }
 
 }  // namespace strata::engine

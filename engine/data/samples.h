@@ -24,6 +24,9 @@ struct SampleRows {
   std::span<std::int32_t> document_starts;  // the first row of the token's document
 };
 
+// Padded samples of one micro-batch have one length: a multiple of this, or seq_len.
+inline constexpr std::int64_t kPaddedMultiple = 32;
+
 // How the rows of a sample lie in its sequence.
 enum class SampleLayout {
   full,    // seq_len rows of one document

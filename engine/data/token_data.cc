@@ -29,9 +29,11 @@ TokenLayout layout_of(const InputFile& file, std::int64_t vocabulary) {
   return file.path().ends_with(".bin") ? nanogpt_layout(file) : text_layout(file, vocabulary);
 }
 
-bool exists(const std::string& path) {
-  std::error_code error;
-  return std::filesystem::exists(path, error);
+// Also of what cannot be opened, such as a link to nothing: that is not to be passed by.
+bool has_entry(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::symlink_status(path, ignored).type() !=
+         std::filesystem::file_type::not_found;
 }
 
 // "NAME" + `extension` beside NAME.bin.
@@ -43,10 +45,10 @@ std::string companion_path(std::string_view tokens, std::string_view extension) 
 void open_companions(CompanionedFile& file) {
   const std::string& path = file.tokens.entry.path;
   const std::int64_t tokens = file.tokens.layout.tokens;
-  if (const std::string mask = companion_path(path, ".mask"); exists(mask)) {
+  if (const std::string mask = companion_path(path, ".mask"); has_entry(mask)) {
     file.mask = open_mask(mask, tokens);
   }
-  if (const std::string documents = companion_path(path, ".docs"); exists(documents)) {
+  if (const std::string documents = companion_path(path, ".docs"); has_entry(documents)) {
     file.documents = open_documents(documents, tokens);
     file.documents_from = DocumentsFrom::docs_files;
   }
@@ -57,8 +59,9 @@ CompanionedFile open_file(const std::string& path, std::int64_t vocabulary) {
   if (const auto megatron = megatron_paths(path)) {
     const InputFile index(megatron->index);
     const InputFile tokens(megatron->tokens);
-    result.tokens = {{megatron->tokens, tokens.identity()}, megatron_layout(index, tokens)};
-    result.documents = megatron_documents(index, result.tokens.layout);
+    MegatronLayout layout = megatron_layout(index, tokens);
+    result.tokens = {{megatron->tokens, tokens.identity()}, layout.tokens};
+    result.documents = std::move(layout.documents);
     result.documents_from = DocumentsFrom::megatron;
   } else {
     const InputFile file(path);
@@ -118,18 +121,24 @@ std::vector<T> each(const std::vector<CompanionedFile>& files, Member member) {
   return result;
 }
 
-std::vector<TokenData::Tokenizer> tokenizers_of(const std::vector<CompanionedFile>& files) {
-  std::vector<TokenData::Tokenizer> tokenizers;
+// What the NAME.json of each file says, where there is one.
+void read_metadata(const std::vector<CompanionedFile>& files, TokenData& data) {
+  data.trained_tokens = 0;
   for (const CompanionedFile& file : files) {
-    if (file.tokens.layout.type == TokenType::uint8) continue;  // text
+    const TokenLayout& layout = file.tokens.layout;
+    if (layout.type == TokenType::uint8) continue;  // text
     const std::string& path = file.tokens.entry.path;
-    const auto documents = file.documents_from == DocumentsFrom::docs_files
-                               ? std::optional(file.documents->documents)
-                               : std::nullopt;
-    tokenizers.push_back({path, read_tokenizer_hash(companion_path(path, ".json"),
-                                                    file.tokens.layout.tokens, documents)});
+    CompanionCounts counts{layout.tokens, std::nullopt, file.mask.has_value()};
+    if (file.documents) counts.documents = file.documents->documents;
+    const auto metadata = read_token_metadata(companion_path(path, ".json"), counts);
+    data.tokenizers.push_back({path, metadata ? metadata->tokenizer : ""});
+    if (!metadata) {
+      data.trained_tokens.reset();
+    } else if (data.trained_tokens) {
+      *data.trained_tokens += metadata->trained_tokens;
+    }
   }
-  return tokenizers;
+  if (data.tokenizers.empty()) data.trained_tokens.reset();
 }
 
 }  // namespace
@@ -148,7 +157,7 @@ TokenData open_token_data(const std::string& names, std::int64_t vocabulary) {
     data.documents = std::make_unique<DocumentIndex>(
         each<DocumentFile>(files, [](const CompanionedFile& file) { return *file.documents; }));
   }
-  data.tokenizers = tokenizers_of(files);
+  read_metadata(files, data);
   return data;
 }
 

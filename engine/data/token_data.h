@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -34,6 +35,7 @@ struct TokenData {
     std::string hash;  // "": not known
   };
   std::vector<Tokenizer> tokenizers;  // of each file of tokens; none of text, which needs none
+  std::optional<std::int64_t> trained_tokens;  // as the NAME.json of all files say
 };
 
 // The files that a list of names and patterns stands for (data_paths.h), one after another. Throws

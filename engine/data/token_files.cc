@@ -12,16 +12,10 @@ namespace {
 
 constexpr std::size_t kReadBytes = 8192;  // of one read, on the stack
 
-std::vector<InputFiles::Entry> entries_of(const std::vector<TokenFile>& files) {
-  std::vector<InputFiles::Entry> entries;
-  for (const TokenFile& file : files) entries.push_back(file.entry);
-  return entries;
-}
-
 }  // namespace
 
 TokenFiles::TokenFiles(const std::vector<TokenFile>& files, std::int64_t vocabulary)
-    : files_(entries_of(files)), layout_(files.at(0).layout), vocabulary_(vocabulary) {
+    : files_(InputFiles::entries_of(files)), layout_(files.at(0).layout), vocabulary_(vocabulary) {
   std::int64_t end = 0;
   for (const TokenFile& file : files) ends_.push_back(end += file.layout.tokens);
 }

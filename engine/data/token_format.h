@@ -30,7 +30,7 @@ std::optional<TokenLayout> llmc_layout(const InputFile& file);
 
 TokenLayout nanogpt_layout(const InputFile& file);
 
-// Throws ConfigError for a model that is not byte-level.
+// Throws UntokenizedFile for a model that is not byte-level.
 TokenLayout text_layout(const InputFile& file, std::int64_t vocabulary);
 
 struct MegatronPaths {
@@ -40,10 +40,11 @@ struct MegatronPaths {
 // The pair that a path stands for: the .idx, a .bin beside an .idx, or what both names begin with.
 std::optional<MegatronPaths> megatron_paths(const std::string& path);
 
+struct MegatronLayout {
+  TokenLayout tokens;      // of the .bin
+  DocumentFile documents;  // where the .idx says that they begin
+};
 // Checks the whole index, of which it keeps nothing.
-TokenLayout megatron_layout(const InputFile& index, const InputFile& tokens);
-
-// Where a checked index says that documents begin; `tokens` is the layout of its .bin.
-DocumentFile megatron_documents(const InputFile& index, const TokenLayout& tokens);
+MegatronLayout megatron_layout(const InputFile& index, const InputFile& tokens);
 
 }  // namespace strata::engine

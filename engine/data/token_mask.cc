@@ -12,15 +12,9 @@ namespace {
 
 constexpr std::size_t kReadBytes = 4096;  // of one read, on the stack
 
-std::vector<InputFiles::Entry> entries_of(const std::vector<TokenMask::File>& files) {
-  std::vector<InputFiles::Entry> entries;
-  for (const TokenMask::File& file : files) entries.push_back(file.entry);
-  return entries;
-}
-
 }  // namespace
 
-TokenMask::TokenMask(const std::vector<File>& files) : files_(entries_of(files)) {
+TokenMask::TokenMask(const std::vector<File>& files) : files_(InputFiles::entries_of(files)) {
   std::int64_t end = 0;
   for (const File& file : files) ends_.push_back(end += file.tokens);
 }

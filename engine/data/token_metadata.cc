@@ -5,64 +5,94 @@
 #include <nlohmann/json.hpp>
 
 #include "kernels/base/error.h"
-#include "models/tokenizer_file.h"
+#include "models/json_value.h"
 
 namespace strata::engine {
 namespace {
 
 constexpr const char* kFormat = "strata tokens";
 constexpr std::int64_t kVersion = 1;
-constexpr std::int64_t kBytesMax = 1 << 20;  // a longer file is something else
+constexpr std::int64_t kBytesMax = 1 << 20;
+constexpr std::size_t kBeginningBytes = 256;  // where a file of ours has its format
 
-// "": there is none, or it is too long.
+// "": there is none, or it is something else, such as the text that the tokens were made of.
 std::string text_of(const std::string& path) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(path, error)) return "";
   const InputFile file(path);
-  if (file.bytes() > kBytesMax) return "";
-  std::string text(static_cast<std::size_t>(file.bytes()), '\0');
+  std::string text(static_cast<std::size_t>(std::min(file.bytes(), kBytesMax)), '\0');
   file.read(0, std::as_writable_bytes(std::span(text)));
-  return text;
+  const std::size_t format_at = text.find(kFormat);
+  if (format_at == std::string::npos) return "";
+  if (file.bytes() <= kBytesMax) return text;
+  if (format_at > kBeginningBytes) return "";
+  throw_error<FormatError>("'{}' has {} bytes, but a file of \"{}\" has {} at most", path,
+                           file.bytes(), kFormat, kBytesMax);
 }
 
-void require_count(const nlohmann::json& metadata, const char* what, std::int64_t expected,
+nlohmann::json parse(const std::string& text, const std::string& path) {
+  try {
+    return nlohmann::json::parse(text, models::limit_depth);
+  } catch (const FormatError& e) {
+    throw_error<FormatError>("'{}': {}", path, e.what());
+  }
+}
+
+constexpr const char* kMakeAgain =
+    "it does not belong to the files beside it; make all of them again";
+
+void require_count(const char* what, std::int64_t stated, std::int64_t expected,
                    const std::string& path) {
-  const std::int64_t stated = metadata.at(what).get<std::int64_t>();
   if (stated == expected) return;
-  throw_error<FormatError>(
-      "'{}' is of {} {}, but there are {}: it does not belong to the files beside it; make all of "
-      "them again",
-      path, stated, what, expected);
+  throw_error<FormatError>("'{}' is of {} {}, but there are {}: {}", path, stated, what, expected,
+                           kMakeAgain);
+}
+
+// Without them, what is trained would be something else.
+void require_companions(const TokenMetadata& metadata, std::int64_t stated_documents,
+                        const CompanionCounts& counts, const std::string& path) {
+  if (counts.documents || stated_documents > 0) {
+    if (!counts.documents) {
+      throw_error<FormatError>("'{}' is of {} documents, but the .docs beside it is missing: {}",
+                               path, stated_documents, kMakeAgain);
+    }
+    require_count("documents", stated_documents, *counts.documents, path);
+  }
+  if (metadata.trained_tokens < counts.tokens && !counts.has_mask) {
+    throw_error<FormatError>(
+        "'{}' is of {} tokens of which {} are trained, but the .mask beside it is missing: {}",
+        path, counts.tokens, metadata.trained_tokens, kMakeAgain);
+  }
 }
 
 }  // namespace
 
-std::string read_tokenizer_hash(const std::string& path, std::int64_t tokens,
-                                std::optional<std::int64_t> documents) {
+std::optional<TokenMetadata> read_token_metadata(const std::string& path,
+                                                 const CompanionCounts& counts) {
   const std::string text = text_of(path);
-  // Whatever else may be called like this, such as the text that the tokens were made of.
-  if (text.find(kFormat) == std::string::npos) return "";
+  if (text.empty()) return std::nullopt;
   try {
-    const nlohmann::json metadata = nlohmann::json::parse(text);
-    if (metadata.at("format") != kFormat) return "";
+    const nlohmann::json metadata = parse(text, path);
+    if (metadata.at("format") != kFormat) return std::nullopt;
     if (metadata.at("version") != kVersion) {
       throw_error<FormatError>("'{}' is of version {}; Strata reads version {}", path,
                                metadata.at("version").dump(), kVersion);
     }
-    require_count(metadata, "tokens", tokens, path);
-    if (documents) require_count(metadata, "documents", *documents, path);
-    return metadata.value("tokenizer", "");
+    const auto count = [&](const char* what) { return metadata.at(what).get<std::int64_t>(); };
+    require_count("tokens", count("tokens"), counts.tokens, path);
+    const TokenMetadata result{metadata.value("tokenizer", ""), count("trained_tokens")};
+    require_companions(result, count("documents"), counts, path);
+    return result;
   } catch (const nlohmann::json::exception& e) {
     throw_error<FormatError>("'{}' is damaged: {}", path, e.what());
   }
 }
 
-std::string check_tokenizer(const TokenData& data, const std::string& tokenizer_json) {
+std::string check_tokenizer(const TokenData& data, const std::string& expected) {
   if (data.tokenizers.empty()) return "";
-  if (tokenizer_json.empty()) {
+  if (expected.empty()) {
     return "the model has no tokenizer.json: that it is the one of the data is not checked";
   }
-  const std::string expected = models::TokenizerFile::parse(tokenizer_json).vocabulary_hash();
   std::string unknown;
   for (const TokenData::Tokenizer& tokenizer : data.tokenizers) {
     if (tokenizer.hash.empty()) {

@@ -11,15 +11,26 @@
 
 namespace strata::engine {
 
-// The tokenizer's hash (models/tokenizer_file.h) in the file `path`; "": there is no such file, it
-// is not of this kind, or it does not know. Throws FormatError: it is damaged, of another version,
-// or of another number of tokens or documents.
-std::string read_tokenizer_hash(const std::string& path, std::int64_t tokens,
-                                std::optional<std::int64_t> documents);
+struct TokenMetadata {
+  std::string tokenizer;  // its vocabulary_hash() (models/tokenizer_file.h); "": not known
+  std::int64_t trained_tokens;
+};
+
+// What there is beside it.
+struct CompanionCounts {
+  std::int64_t tokens;
+  std::optional<std::int64_t> documents;
+  bool has_mask;
+};
+
+// Nothing: there is no file `path`, or it is not of this kind. Throws FormatError: it is damaged,
+// of another version, or of other tokens, documents and masks than there are.
+std::optional<TokenMetadata> read_token_metadata(const std::string& path,
+                                                 const CompanionCounts& counts);
 
 // Throws ConfigError when a file of `data` was made with another tokenizer than the model's, whose
-// tokenizer.json (text; "": none) this is. Returns what could not be checked and why, for a line of
-// warning; "": nothing.
-std::string check_tokenizer(const TokenData& data, const std::string& tokenizer_json);
+// vocabulary_hash() is `expected` ("": it has none). Returns what could not be checked and why, for
+// a line of warning; "": nothing.
+std::string check_tokenizer(const TokenData& data, const std::string& expected);
 
 }  // namespace strata::engine

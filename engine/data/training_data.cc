@@ -3,15 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <span>
-#include <vector>
+#include <utility>
 
 #include "engine/data/document_samples.h"
 #include "engine/data/stream_samples.h"
 #include "engine/data/token_metadata.h"
 #include "engine/data/untokenized.h"
 #include "engine/options/count_text.h"
-#include "kernels/base/bytes.h"
 #include "kernels/base/error.h"
 #include "models/presets.h"
 
@@ -34,21 +32,20 @@ auto named_in_errors(const char* option, Work&& work) {
   }
 }
 
-// Reads the whole file, or of a large one windows that lie evenly over it: another tokenizer shows
-// in any part, and what is met only in training is refused there (Samples::read).
-void check_tokens(const TokenData& data) {
-  constexpr std::int64_t kWindowTokens = 1 << 20;
-  constexpr std::int64_t kWindowsMax = 256;
-  const std::int64_t tokens = data.tokens->tokens();
-  const std::int64_t windows = ceil_div(tokens, kWindowTokens);
-  const std::int64_t looked_at = std::min(windows, kWindowsMax);
-  std::vector<std::int32_t> ids(static_cast<std::size_t>(std::min(tokens, kWindowTokens)));
-  for (std::int64_t i = 0; i < looked_at; ++i) {
-    const std::int64_t first = windows * i / looked_at * kWindowTokens;
-    const auto window =
-        std::span(ids).first(static_cast<std::size_t>(std::min(kWindowTokens, tokens - first)));
-    data.tokens->read(first, window);
-    if (data.mask != nullptr) data.mask->ignore_untrained(first, window);
+// Data without a target would pass through every step without an update.
+void require_trained(const TokenData& data, const DataDigest& digest) {
+  if (digest.trained_tokens == 0) {
+    throw_error<ConfigError>(
+        "none of {} is trained: the .mask beside them is 0 everywhere; make the files again, or "
+        "remove the mask to train on every token (docs/data.md)",
+        count_text(digest.read_tokens, "token"));
+  }
+  const bool has_all = digest.read_tokens == digest.tokens;
+  if (has_all && data.trained_tokens.value_or(digest.trained_tokens) != digest.trained_tokens) {
+    throw_error<FormatError>(
+        "the .json beside the tokens is of {} trained ones, but the .mask has {}: they do not "
+        "belong together; make all files again",
+        *data.trained_tokens, digest.trained_tokens);
   }
 }
 
@@ -59,21 +56,28 @@ std::string tokenize_command(const std::string& path, const std::string& model) 
                      std::filesystem::path(path).stem().string());
 }
 
-TokenData open_checked(const std::string& names, const std::string& model,
-                       std::int64_t vocabulary) {
+struct CheckedData {
+  TokenData data;
+  DataDigest digest;
+};
+
+CheckedData open_checked(const std::string& names, const std::string& model,
+                         std::int64_t vocabulary) {
   try {
-    TokenData data = open_token_data(names, vocabulary);
-    check_tokens(data);
-    return data;
+    CheckedData checked{open_token_data(names, vocabulary), {}};
+    checked.digest = digest_of(checked.data);
+    require_trained(checked.data, checked.digest);
+    return checked;
   } catch (const UntokenizedFile& error) {
-    throw_error<ConfigError>("{}: make a token file of it first, with {} (docs/data.md)",
+    throw_error<ConfigError>("{}; make a token file of it first, with {} (docs/data.md)",
                              error.what(), tokenize_command(error.path(), model));
   }
 }
 
 // Whether a sample is made of documents, not of a window of tokens.
 bool uses_documents(const TokenData& data, const Options& options) {
-  return options.pack || data.documents_from == DocumentsFrom::docs_files;
+  return data.documents_from == DocumentsFrom::docs_files ||
+         (options.pack && data.documents != nullptr);
 }
 
 void require_documents(const TokenData& data, const Options& options) {
@@ -108,7 +112,7 @@ std::unique_ptr<Samples> make_samples(const TokenData& data, const Part& part,
     const Packing packing = options.pack ? Packing::next_fit : Packing::none;
     return std::make_unique<DocumentSamples>(
         data, DocumentRange{part.first, part.last},
-        DocumentRules{seq_len, packing, parse_overlong(options.overlong)});
+        DocumentRules{seq_len, packing, parse_overlong(options.overlong), options.micro_batch});
   }
   const std::int64_t tokens = part.last - part.first;
   if (tokens <= seq_len) {
@@ -118,6 +122,17 @@ std::unique_ptr<Samples> make_samples(const TokenData& data, const Part& part,
         part.name, tokens, seq_len + 1, seq_len);
   }
   return std::make_unique<StreamSamples>(data, part.first, tokens, seq_len);
+}
+
+// Documents or tokens for validation, of so many.
+std::int64_t held_out_of(std::int64_t all, const Options& options) {
+  const auto held_out =
+      static_cast<std::int64_t>(std::floor(static_cast<double>(all) * options.val_fraction));
+  if (options.val_fraction > 0 && held_out == 0) {
+    throw_error<ConfigError>("--val-fraction {} of the {} in --data leaves none for validation",
+                             options.val_fraction, all);
+  }
+  return held_out;
 }
 
 // Documents or tokens.
@@ -132,16 +147,16 @@ TrainingData open_training_data(const Options& options, std::int64_t vocabulary,
   constexpr const char* kTrainPart = "the training data";
   constexpr const char* kValidationPart = "the validation data";
   TrainingData data;
-  data.file =
+  CheckedData checked =
       named_in_errors(kData, [&] { return open_checked(options.data, options.model, vocabulary); });
+  data.file = std::move(checked.data);
+  data.digest = checked.digest;
   require_documents(data.file, options);
   const std::int64_t all = divisible_of(data.file, options);
-  const auto held_out =
-      static_cast<std::int64_t>(std::floor(static_cast<double>(all) * options.val_fraction));
+  const std::int64_t held_out = held_out_of(all, options);
   if (!options.val_data.empty()) {
     data.validation = named_in_errors(kValData, [&] {
-      data.validation_file = open_checked(options.val_data, options.model, vocabulary);
-      require_documents(data.validation_file, options);
+      data.validation_file = open_checked(options.val_data, options.model, vocabulary).data;
       return make_samples(data.validation_file,
                           {kValidationPart, 0, divisible_of(data.validation_file, options)},
                           options, seq_len);
@@ -164,11 +179,11 @@ std::string TrainingData::description() const {
   return text;
 }
 
-std::string check_tokenizer(const TrainingData& data, const std::string& tokenizer_json) {
+std::string check_tokenizer(const TrainingData& data, const std::string& expected) {
   const std::string warning =
-      named_in_errors(kData, [&] { return check_tokenizer(data.file, tokenizer_json); });
-  const std::string of_validation = named_in_errors(
-      kValData, [&] { return check_tokenizer(data.validation_file, tokenizer_json); });
+      named_in_errors(kData, [&] { return check_tokenizer(data.file, expected); });
+  const std::string of_validation =
+      named_in_errors(kValData, [&] { return check_tokenizer(data.validation_file, expected); });
   return warning.empty() ? of_validation : warning;
 }
 

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <string_view>
 
 #include "engine/options/option_list.h"
 #include "kernels/base/error.h"
@@ -15,11 +14,6 @@ namespace {
 
 bool rates_depend_on_length(const Options& o) {
   return o.lr_schedule != "constant" || o.warmup.ends_with('%');
-}
-
-bool allows(const Options& options, std::string_view name) {
-  const std::vector<std::string>& names = options.allow_change;
-  return std::find(names.begin(), names.end(), name) != names.end();
 }
 
 }  // namespace
@@ -42,7 +36,7 @@ void require_same_mathematics(const Options& recorded, const Options& wanted,
   std::vector<std::string> changes;
   std::vector<std::string> names;
   for (const OptionChange& change : changed_mathematics(recorded, wanted)) {
-    if (allows(wanted, change.name)) continue;
+    if (allows_change(wanted, change.name)) continue;
     changes.push_back(
         fmt::format("--{} was '{}' and is now '{}'", change.name, change.recorded, change.wanted));
     names.push_back(change.name);
@@ -54,11 +48,16 @@ void require_same_mathematics(const Options& recorded, const Options& wanted,
       recorded_in, fmt::join(changes, ", "), fmt::join(names, ","));
 }
 
+bool allows_change(const Options& options, std::string_view name) {
+  const std::vector<std::string>& names = options.allow_change;
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
 bool allows_other_arithmetic(const Options& options) {
   constexpr const char* kDecisive[] = {kArithmeticChange, "model",        "device",
                                        "precision",       "matmul-dtype", "isa"};
   return std::any_of(std::begin(kDecisive), std::end(kDecisive),
-                     [&](const char* name) { return allows(options, name); });
+                     [&](const char* name) { return allows_change(options, name); });
 }
 
 }  // namespace strata::engine

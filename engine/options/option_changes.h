@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/options/options.h"
@@ -23,6 +24,9 @@ std::vector<OptionChange> changed_mathematics(const Options& recorded, const Opt
 // --allow-change that would. `recorded_in`: whose options the recorded ones are, "--run DIR".
 void require_same_mathematics(const Options& recorded, const Options& wanted,
                               const std::string& recorded_in);
+
+// Whether --allow-change names it.
+bool allows_change(const Options& options, std::string_view name);
 
 // Whether matrix products may be computed otherwise than was recorded: by name, or because an
 // option that decides it may change.

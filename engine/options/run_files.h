@@ -5,6 +5,7 @@
 namespace strata::engine {
 
 inline constexpr const char* kArithmeticFile = "arithmetic.json";
+inline constexpr const char* kDataFile = "data.json";
 inline constexpr const char* kLogFile = "log.jsonl";
 
 }  // namespace strata::engine

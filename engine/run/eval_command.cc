@@ -10,13 +10,12 @@
 #include "engine/data/training_data.h"
 #include "engine/options/count_text.h"
 #include "engine/options/json_text.h"
-#include "engine/plan/model_source.h"
 #include "engine/run/error_report.h"
 #include "engine/run/inference_run.h"
+#include "engine/run/tokenizer_check.h"
 #include "engine/step/agreement.h"
 #include "kernels/base/bytes.h"
 #include "kernels/base/error.h"
-#include "models/tokenizer_file.h"
 
 namespace strata::engine {
 
@@ -30,16 +29,11 @@ struct EvaluationData {
   std::string tokenizer_warning;  // "": checked, or there is none
 };
 
-std::string tokenizer_of(const RunSetup& setup) {
-  const std::string kept = kept_model_folder(setup.options.run);
-  return read_model_files(kept.empty() ? setup.source.folder : kept)[models::kTokenizerFileName];
-}
-
 EvaluationData open_data(const RunSetup& setup) {
   const Options& options = setup.options;
   EvaluationData opened;
   opened.data = open_training_data(options, setup.model.vocabulary, setup.batch.seq_len);
-  opened.tokenizer_warning = check_tokenizer(opened.data, tokenizer_of(setup));
+  opened.tokenizer_warning = check_tokenizer(setup, opened.data);
   const std::int64_t all = opened.data.train->count();
   // More micro-batches than there are would be more sequences than a number holds.
   const std::int64_t batches = ceil_div(all, options.micro_batch);

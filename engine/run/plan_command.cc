@@ -15,6 +15,7 @@
 #include "engine/run/run_length.h"
 #include "engine/run/run_store.h"
 #include "engine/run/storage_check.h"
+#include "engine/run/tokenizer_check.h"
 #include "kernels/base/bytes.h"
 #include "kernels/base/error.h"
 
@@ -25,8 +26,9 @@ namespace {
 struct Planned {
   RunSetup setup;
   NvmeSpace nvme;
-  std::string data;        // what it is, in words; "": none is named
-  std::int64_t steps = 0;  // 0: the options do not say
+  std::string data;               // what it is, in words; "": none is named
+  std::string tokenizer_warning;  // "": checked, or there is none
+  std::int64_t steps = 0;         // 0: the options do not say
   std::int64_t evaluations = 0;
   WriteForecast writes;
 };
@@ -61,7 +63,10 @@ Planned make_planned(const Options& options, const comm::Communicator& comm) {
   if (!options.data.empty()) {
     data = open_training_data(options, setup.model.vocabulary, setup.batch.seq_len);
   }
-  if (data.train != nullptr) planned.data = data.description();
+  if (data.train != nullptr) {
+    planned.data = data.description();
+    planned.tokenizer_warning = check_tokenizer(setup, data);
+  }
   planned.steps = step_count(setup, data);
   planned.evaluations = evaluation_count(setup, data);
   planned.writes = forecast_writes(setup, evaluation_sequences(setup, data));
@@ -145,8 +150,11 @@ int run_plan(const Options& options, Ranks& ranks) {
     }
     print_json(json);
   } else {
-    const std::string data =
-        planned.data.empty() ? "" : fmt::format("data       {}\n", planned.data);
+    std::string data;
+    if (!planned.data.empty()) data = fmt::format("data       {}\n", planned.data);
+    if (!planned.tokenizer_warning.empty()) {
+      data += fmt::format("tokenizer  {}\n", planned.tokenizer_warning);
+    }
     fmt::print("{}{}device     {}\n\n{}\n{}{}\n", run_description(planned.setup), data,
                resolve_device(options), plan_table(planned.setup), writes_text(planned),
                verdict(planned.nvme));

@@ -111,7 +111,7 @@ void RunFolder::create_directories() {
 void RunFolder::remove_files() noexcept {
   std::error_code ignored;
   for (const char* const name :
-       {kRunOptionsFile, kPlanFile, kArithmeticFile, kStorePointerFile, kLogFile}) {
+       {kRunOptionsFile, kDataFile, kPlanFile, kArithmeticFile, kStorePointerFile, kLogFile}) {
     fs::remove(path_of(name), ignored);
   }
   fs::remove_all(path_of(kKeptModelFolder), ignored);
@@ -133,6 +133,8 @@ std::string RunFolder::log_path() const { return path_of(kLogFile); }
 void RunFolder::write_options(const Options& options) {
   io::replace_file(path_of(kRunOptionsFile), run_options_json(options));
 }
+
+void RunFolder::write_data(std::string_view json) { io::replace_file(path_of(kDataFile), json); }
 
 void RunFolder::write_plan(std::string_view json) { io::replace_file(path_of(kPlanFile), json); }
 

@@ -1,6 +1,6 @@
 // RunFolder: the folder that --run names. It holds what the run was asked for (options.json), what
-// it is (plan.json, arithmetic.json, store.json), of a pretrained model the small files (model/),
-// what it did (log.jsonl) and, without --nvme, its state.
+// it is (data.json, plan.json, arithmetic.json, store.json), of a pretrained model the small files
+// (model/), what it did (log.jsonl) and, without --nvme, its state.
 //
 //   new ───────keep()──▶ kept        (destroyed before keep(): its files are removed again)
 //   gone on with: kept from the start
@@ -44,8 +44,9 @@ class RunFolder {
   // Whether there is a run in it to go on with.
   bool has_run() const { return has_run_; }
 
-  // options.json (run_options.h), plan.json, arithmetic.json. Throw IoError.
+  // options.json (run_options.h), data.json, plan.json, arithmetic.json. Throw IoError.
   void write_options(const Options& options);
+  void write_data(std::string_view json);
   void write_plan(std::string_view json);
   void write_arithmetic(std::string_view json);
   // Keeps them for later, unless it has them (engine/plan/model_source.h). Throws IoError.

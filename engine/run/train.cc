@@ -9,6 +9,7 @@
 #include <span>
 
 #include "engine/checkpoint/store_pointer.h"
+#include "engine/data/recorded_data.h"
 #include "engine/data/training_data.h"
 #include "engine/options/json_text.h"
 #include "engine/plan/plan_report.h"
@@ -28,13 +29,13 @@
 #include "engine/run/stop_watch.h"
 #include "engine/run/storage_check.h"
 #include "engine/run/text_file.h"
+#include "engine/run/tokenizer_check.h"
 #include "engine/run/training_run.h"
 #include "engine/step/agreement.h"
 #include "engine/step/trainer.h"
 #include "kernels/base/bytes.h"
 #include "kernels/base/error.h"
 #include "kernels/base/machine.h"
-#include "models/tokenizer_file.h"
 
 namespace strata::engine {
 
@@ -88,9 +89,8 @@ Prepared prepare(const Options& options, const comm::Communicator& comm) {
   prepared.setup = make_run_setup(options, comm.topology(), comm.staging_bytes());
   prepared.data =
       open_training_data(options, prepared.setup.model.vocabulary, prepared.setup.batch.seq_len);
-  prepared.tokenizer_warning = check_tokenizer(
-      prepared.data,
-      read_model_files(prepared.setup.source.files_folder)[models::kTokenizerFileName]);
+  require_recorded_data(options, prepared.data.digest);
+  prepared.tokenizer_warning = check_tokenizer(prepared.setup, prepared.data);
   if (options.sample_tokens > 0) prepared.samples = std::make_unique<RunSamples>(prepared.setup);
   learning_rates(options, step_count(prepared.setup, prepared.data));  // refuses a long --warmup
   // One that goes on has its space, or finds out what it needs when it has seen its store.
@@ -108,6 +108,7 @@ std::vector<SharedSetting> shared_settings(const Options& options, const Trainin
   settings.push_back({"number of sequences in its data",
                       fmt::format("{} {}", data.train->count(),
                                   data.validation == nullptr ? 0 : data.validation->count())});
+  settings.push_back({"content of its data", data_json(data.digest).dump()});
   return settings;
 }
 
@@ -142,6 +143,7 @@ StopRules stop_rules(const RunSetup& setup) {
 void record_run(const Prepared& prepared, Session& session, RunFolder& folder) {
   const RunSetup& setup = prepared.setup;
   folder.write_options(setup.options);
+  folder.write_data(json_text(data_json(prepared.data.digest)));
   folder.write_model(read_model_files(setup.source.folder));
   folder.write_plan(json_text(plan_json(setup)));
   folder.write_arithmetic(json_text(arithmetic_json(setup, session.rates())));

@@ -49,7 +49,7 @@ LoadedBatches BatchLoader::load(const Samples& samples,
       rows.tokens += length;
     }
     const std::int64_t length = samples.layout() == SampleLayout::padded
-                                    ? std::min(round_up(longest, kLengthMultiple), layout_.seq_len)
+                                    ? std::min(round_up(longest, kPaddedMultiple), layout_.seq_len)
                                     : layout_.seq_len;
     for (std::int64_t s = 0; s < sequences; ++s) {
       const SampleRows destination = host_rows(rows.computed + s * length, length);

@@ -1,7 +1,7 @@
 // BatchLoader: samples, through pinned memory, as micro-batches on the device.
 //
 // The sequences of a micro-batch have one length T: that of a full sample or, of padded ones, the
-// longest of theirs, rounded up.
+// longest of theirs, rounded up to kPaddedMultiple.
 // Reserves device and host memory for the micro-batches of a whole step, once.
 // Thread contract: one thread.
 #pragma once
@@ -35,9 +35,6 @@ struct LoadedBatches {
 
 class BatchLoader {
  public:
-  // T of padded samples is a multiple of this, or the largest there is.
-  static constexpr std::int64_t kLengthMultiple = 32;
-
   BatchLoader(const BatchLayout& layout, Device& device, Stream& compute);
 
   // Loads samples [first, first + count) of an order (position → sample) and makes the compute

@@ -41,7 +41,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   try {
     const InputFile index(index_file.path);
     const InputFile tokens(tokens_file.path);
-    const TokenLayout layout = megatron_layout(index, tokens);
+    const TokenLayout layout = megatron_layout(index, tokens).tokens;
     if (layout.offset_bytes + layout.tokens * bytes_of(layout.type) != tokens_bytes) std::abort();
   } catch (const strata::FormatError&) {
   }

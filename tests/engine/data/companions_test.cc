@@ -1,6 +1,7 @@
 // What lies beside token files: damaged, of other files, or only beside some.
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <functional>
 #include <random>
 
@@ -112,9 +113,6 @@ TEST_F(Companions, AllFilesOfAListHaveThemOrNone) {
   }
 }
 
-constexpr const char* kTokenizerJson =
-    R"({"model": {"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": []}})";
-// The same from Python: xxhash.xxh3_128_hexdigest(b"0 a\n1 b\n").
 constexpr const char* kHash = "xxh3-128:c9eb53980e721828eed69facee57fd2f";
 
 std::string metadata(const std::string& hash, int tokens = 10) {
@@ -122,10 +120,15 @@ std::string metadata(const std::string& hash, int tokens = 10) {
          std::to_string(tokens) + R"(, "documents": 3, "trained_tokens": 4})";
 }
 
+// What belongs to that.
+void write_companions(const test::DataFolder& folder) {
+  folder.write("d.docs", docs_bytes({0, 3, 9}));
+  folder.write("d.mask", std::string(6, '\0') + std::string(4, '\1'));
+}
+
 TEST_F(Companions, AnotherTokenizerIsRefused) {
-  const auto check = [&] {
-    return check_tokenizer(open_token_data(tokens(), kVocabulary), kTokenizerJson);
-  };
+  const auto check = [&] { return check_tokenizer(open_token_data(tokens(), kVocabulary), kHash); };
+  write_companions(folder_);
   EXPECT_TRUE(mentions(check(), "d.bin' says which tokenizer made it"));
   folder_.write("d.json", metadata(kHash));
   EXPECT_EQ(check(), "");
@@ -140,6 +143,7 @@ TEST_F(Companions, AnotherTokenizerIsRefused) {
 }
 
 TEST_F(Companions, MetadataOfOtherFilesAreRefused) {
+  write_companions(folder_);
   folder_.write("d.json", metadata(kHash, 11));
   EXPECT_TRUE(mentions(refusal<FormatError>(), "d.json' is of 11 tokens, but there are 10"));
   folder_.write("d.json", metadata(kHash));
@@ -151,9 +155,41 @@ TEST_F(Companions, MetadataOfOtherFilesAreRefused) {
   }
   folder_.write("d.json", R"({"format": "strata tokens", "version": 2})");
   EXPECT_TRUE(mentions(refusal<FormatError>(), "is of version 2"));
-  // The text that the tokens were made of.
-  folder_.write("d.json", R"([{"text": "a"}])");
-  EXPECT_EQ(open_token_data(tokens(), kVocabulary).tokenizers.at(0).hash, "");
+}
+
+TEST_F(Companions, WhatTheMetadataSpeakOfHasToBeThere) {
+  write_companions(folder_);
+  folder_.write("d.json", metadata(kHash));
+  EXPECT_EQ(open_token_data(tokens(), kVocabulary).trained_tokens, 4);
+  std::filesystem::remove(folder_.path("d.mask"));
+  EXPECT_PRED2(
+      mentions, refusal<FormatError>(),
+      "d.json' is of 10 tokens of which 4 are trained, but the .mask beside it is missing");
+  write_companions(folder_);
+  std::filesystem::remove(folder_.path("d.docs"));
+  EXPECT_PRED2(mentions, refusal<FormatError>(),
+               "d.json' is of 3 documents, but the .docs beside it is missing");
+}
+
+TEST_F(Companions, OtherJsonIsPassedBy) {
+  const auto hash = [&] { return open_token_data(tokens(), kVocabulary).tokenizers.at(0).hash; };
+  folder_.write("d.json", R"([{"text": "a"}])");  // that the tokens were made of
+  EXPECT_EQ(hash(), "");
+  const std::string filling(1 << 20, ' ');
+  folder_.write("d.json", R"([{"text": "a)" + filling + R"(of strata tokens"}])");
+  EXPECT_EQ(hash(), "");
+  write_companions(folder_);
+  folder_.write("d.json", metadata(kHash) + filling);
+  EXPECT_PRED2(mentions, refusal<FormatError>(), "d.json' has 1048");
+}
+
+// A link to nothing, such as a mask on a drive that is not mounted, is not "no mask".
+TEST_F(Companions, OneThatCannotBeOpenedIsRefused) {
+  for (const char* const name : {"d.mask", "d.docs"}) {
+    std::filesystem::create_symlink(folder_.path("nothing"), folder_.path(name));
+    EXPECT_PRED2(mentions, refusal<ConfigError>(), folder_.path(name));
+    std::filesystem::remove(folder_.path(name));
+  }
 }
 
 }  // namespace

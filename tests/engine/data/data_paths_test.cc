@@ -59,7 +59,7 @@ TEST(DataPaths, AFolderThatMayNotBeListedIsNotAnEmptyOne) {
 
 TEST(DataPaths, UntokenizedRecordsAreRefusedByWhatToDo) {
   const test::DataFolder folder;
-  for (const char* name : {"a.jsonl", "a.json", "a.parquet", "a.arrow", "a.JSONL"}) {
+  for (const char* name : {"a.jsonl", "a.json", "a.parquet", "a.arrow", "a.JSONL", "a.ndjson"}) {
     const std::string path = folder.write(name, "{}");
     const Paths texts = {path, folder.path(std::string(name).substr(0, 4) + "*"), "x.bin," + path};
     for (const std::string& text : texts) {
@@ -70,6 +70,14 @@ TEST(DataPaths, UntokenizedRecordsAreRefusedByWhatToDo) {
     std::filesystem::remove(path);
   }
   EXPECT_EQ(expand_data_paths("a.jsonl_text_document"), Paths{"a.jsonl_text_document"});
+}
+
+// A byte-level model would train on the bytes.
+TEST(DataPaths, TablesAndArchivesAreRefused) {
+  for (const char* const name : {"a.csv", "a.CSV", "a.jsonl.gz", "a.tar.zst"}) {
+    const auto message = error_text<ConfigError>([&] { (void)expand_data_paths(name); });
+    EXPECT_PRED2(mentions, message, std::string("'") + name + "' is a table or an archive");
+  }
 }
 
 }  // namespace

@@ -49,9 +49,11 @@ TEST(TrainingData, OfDocumentsTheLastAreHeldOut) {
   EXPECT_EQ(sample_text(*data.train, 2, kSeqLen), "fg_>gh_");
   EXPECT_EQ(data.validation->count(), 2);
   EXPECT_EQ(sample_text(*data.validation, 1, kSeqLen), "k__>l__");
-  EXPECT_TRUE(mentions(data.description(),
-                       "12 llm.c tokens; to train on: 3 sequences of 3 documents, 5 tokens in all; "
-                       "for validation: 2 sequences of 2 documents, 2 tokens in all"))
+  EXPECT_TRUE(
+      mentions(data.description(),
+               "12 llm.c tokens; to train on: 3 sequences of 3 documents, 5 tokens in all, 2 "
+               "in the longest, about 44.4% padding; for validation: 2 sequences of 2 "
+               "documents, 2 tokens in all, 1 in the longest, about 66.7% padding"))
       << data.description();
 }
 
@@ -111,6 +113,58 @@ TEST(TrainingData, OptionsOfDocumentsNeedDocuments) {
   EXPECT_TRUE(mentions(refusal(dropped), "--overlong drop is for documents"));
 }
 
+// The options are of --data; --val-data may be one text.
+TEST(TrainingData, ValidationDataWithoutDocumentsAreOneStream) {
+  const test::DataFolder folder;
+  Options options;
+  options.data = write_documents(folder, "d", {{"abc"}, {"de"}});
+  options.val_data =
+      folder.write("v.bin", test::llmc_header(20240520, 1, 4) +
+                                test::bytes_of(std::vector<std::uint16_t>{1, 2, 3, 4}));
+  options.pack = true;
+  options.overlong = "truncate";
+  const TrainingData data = open_training_data(options, 256, kSeqLen);
+  EXPECT_EQ(data.train->layout(), SampleLayout::packed);
+  EXPECT_EQ(data.validation->layout(), SampleLayout::full);
+}
+
+TEST(TrainingData, NothingHeldOutIsRefused) {
+  const test::DataFolder folder;
+  Options options;
+  options.data = write_documents(folder, "d", {{"abc"}, {"de"}, {"fgh"}});
+  options.val_fraction = 0.3;
+  EXPECT_PRED2(mentions, refusal(options), "--val-fraction 0.3 of the 3 in --data leaves none");
+}
+
+TEST(TrainingData, AMaskWithoutATrainedTokenIsRefused) {
+  const test::DataFolder folder;
+  Options options;
+  options.data = write_documents(folder, "d", {{"ABC"}, {"DE"}}, test::WithMask::yes);
+  EXPECT_PRED2(mentions, refusal(options), "--data: none of 5 tokens is trained");
+}
+
+TEST(TrainingData, AMaskOfOtherNumbersThanItsMetadataIsRefused) {
+  const test::DataFolder folder;
+  Options options;
+  options.data = write_documents(folder, "d", {{"AbC"}, {"De"}}, test::WithMask::yes);
+  folder.write("d.json", R"({"format": "strata tokens", "version": 1, "tokens": 5, "documents": 2,)"
+                         R"( "trained_tokens": 3})");
+  EXPECT_PRED2(mentions,
+               error_text<FormatError>([&] { (void)open_training_data(options, 256, kSeqLen); }),
+               "is of 3 trained ones, but the .mask has 2");
+}
+
+// With micro-batches of 2 of a document of 32 rows and one of 64, of which 1 in 4 is short.
+TEST(TrainingData, ThePaddingOfMicroBatchesIsToldBefore) {
+  const test::DataFolder folder;
+  Options options;
+  options.data = write_documents(folder, "d", {{std::string(33, 'a')}, {std::string(65, 'b')}});
+  options.micro_batch = 2;
+  const TrainingData data = open_training_data(options, 256, 100);
+  // 48 rows of the mean document, in 32 / 4 + 64 · 3 / 4 = 56.
+  EXPECT_PRED2(mentions, data.description(), "96 tokens in all, 64 in the longest, about 14.3%");
+}
+
 TEST(TrainingData, OverlongDocumentsAreAnErrorDroppedOrTruncated) {
   const test::DataFolder folder;
   Options options;
@@ -125,6 +179,10 @@ TEST(TrainingData, OverlongDocumentsAreAnErrorDroppedOrTruncated) {
   EXPECT_EQ(dropped.train->count(), 2);
   EXPECT_EQ(sample_text(*dropped.train, 1, kSeqLen), "ijk>jkl");
   EXPECT_TRUE(mentions(dropped.description(), "2 too long and dropped")) << dropped.description();
+
+  Options all = options;
+  all.data = write_documents(folder, "long", {{"abcde"}, {"fghij"}});
+  EXPECT_PRED2(mentions, refusal(all), "2 documents leave no token to predict: 2 with more than");
 
   options.overlong = "truncate";
   const TrainingData truncated = open_training_data(options, 256, kSeqLen);

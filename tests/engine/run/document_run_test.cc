@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "tests/engine/data/sample_test.h"
 #include "tests/support/error_text.h"
@@ -54,7 +55,7 @@ TEST_F(DocumentRun, EpochsCountTokensAndTargets) {
   EXPECT_PRED2(
       mentions, result.out,
       "114 llm.c tokens with a mask; to train on: 12 sequences of 12 documents, 102 tokens in "
-      "all");
+      "all, 14 in the longest, about 46.9% padding");
   const std::vector<json> lines = log("log.jsonl");
   ASSERT_EQ(lines.size(), 6u);
   for (const std::size_t epoch : {0, 1}) {
@@ -106,16 +107,54 @@ TEST_F(DocumentRun, PackedAndValidated) {
   EXPECT_PRED2(mentions, plan.out, "9 sequences of 12 documents, packed, 29.2% padding");
 }
 
+// One token of the last document is trained: one of three steps has it.
 TEST_F(DocumentRun, AStepWithoutATargetIsToldAndSkipped) {
-  folder_.write("d.mask", std::string(114, '\0'));
-  const ProcessResult result = run("train", {"--steps", "2", "--log", "log.jsonl"});
+  folder_.write("d.mask", std::string(113, '\0') + '\1');
+  const ProcessResult result = run("train", {"--steps", "3", "--log", "log.jsonl"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_PRED2(mentions, result.out, "step 1/2  no token is trained");
+  EXPECT_PRED2(mentions, result.out, "no token is trained");
   EXPECT_PRED2(mentions, result.out, "2 steps without a trained token");
   const std::vector<json> lines = log("log.jsonl");
-  ASSERT_EQ(lines.size(), 2u);
-  EXPECT_TRUE(lines[1]["loss"].is_null());
-  EXPECT_EQ(lines[1]["targets"], 0);
+  ASSERT_EQ(lines.size(), 3u);
+  for (const json& line : lines) EXPECT_EQ(line["loss"].is_null(), line["targets"] == 0);
+}
+
+TEST_F(DocumentRun, DataWithoutATargetAreRefused) {
+  folder_.write("d.mask", std::string(114, '\0'));
+  const ProcessResult result = run("train", {"--steps", "2"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_PRED2(mentions, result.err, "none of 114 tokens is trained");
+}
+
+// Under the same name: every change would be other weights.
+TEST_F(DocumentRun, OtherDataAreNoticedAtResume) {
+  const auto begun = run("train", {"--steps", "1", "--lr-schedule", "constant", "--run", "r"});
+  ASSERT_EQ(begun.exit_code, 0) << begun.err;
+  const auto go_on = [&](std::vector<std::string> more) {
+    more.insert(more.end(),
+                {"--steps", "2", "--lr-schedule", "constant", "--run", "r", "--resume"});
+    return run("train", more);
+  };
+  for (const char* const name : {"d.mask", "d.docs", "d.bin"}) {
+    const std::string before = contents_of(folder_.path(name));
+    std::string changed = before;
+    const std::size_t at = name == std::string("d.docs") ? 24 : before.size() - 2;
+    changed[at] = static_cast<char>(changed[at] ^ 1);
+    folder_.write(name, changed);
+    const ProcessResult refused = go_on({});
+    EXPECT_EQ(refused.exit_code, 2) << name;
+    EXPECT_PRED2(mentions, refused.err, "r/data.json");
+    EXPECT_PRED2(mentions, refused.err, "--allow-change data");
+    folder_.write(name, before);
+  }
+  const std::string mask = contents_of(folder_.path("d.mask"));
+  std::filesystem::remove(folder_.path("d.mask"));
+  EXPECT_PRED2(mentions, go_on({}).err, ", now none");
+  // What is allowed is what the run was begun with from then on.
+  const ProcessResult allowed = go_on({"--allow-change", "data"});
+  EXPECT_EQ(allowed.exit_code, 0) << allowed.err;
+  folder_.write("d.mask", mask);
+  EXPECT_EQ(go_on({}).exit_code, 2);
 }
 
 TEST_F(DocumentRun, RefusalsSayWhatToDo) {
