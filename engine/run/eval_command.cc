@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -52,6 +53,16 @@ void print_start(const ReadableModel& model, const EvaluationData& opened) {
   std::fflush(stdout);
 }
 
+void require_loss(const EvaluationTotals& totals, const std::string& data) {
+  if (totals.targets == 0) {
+    throw_error<ConfigError>("--data {}: no token of what is evaluated has a loss", data);
+  }
+  if (!std::isfinite(totals.loss())) {
+    throw_error<Error>("the model's loss is not finite ({}): its weights are broken",
+                       std::abs(totals.loss()));  // a NaN may have a sign
+  }
+}
+
 void print_result(const RunSetup& setup, const EvaluationTotals& totals, std::int64_t samples,
                   double seconds) {
   const double targets_per_s = static_cast<double>(totals.targets) / seconds;
@@ -88,10 +99,7 @@ int run_eval(const Options& options, Ranks& ranks) {
   const Clock::time_point begin = Clock::now();
   const EvaluationTotals totals = run.inference().evaluate(*opened.data.train, opened.samples);
   const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-  agree(comm, [&] {
-    if (totals.targets > 0) return;
-    throw_error<ConfigError>("--data {}: no token of what is evaluated has a loss", options.data);
-  });
+  agree(comm, [&] { require_loss(totals, options.data); });
   if (speaks) print_result(run.setup(), totals, opened.samples, seconds);
   return 0;
 }

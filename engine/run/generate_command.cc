@@ -97,13 +97,21 @@ struct Generated {
 
 enum class Output : std::uint8_t { streamed, kept };
 
-Generated run_task(const Task& task, Inference& inference, GeneratedText& text, Output output) {
+void show(const std::string& piece) {
+  const bool shown = std::fwrite(piece.data(), 1, piece.size(), stdout) == piece.size() &&
+                     std::fflush(stdout) == 0;
+  if (!shown) throw IoError("cannot write to standard output");
+}
+
+// Collective: all ranks end where one cannot show what it is to show.
+Generated run_task(const Task& task, Inference& inference, GeneratedText& text, Output output,
+                   comm::Communicator& comm) {
   Generated result;
   const auto put = [&](const std::string& piece) {
     result.text += piece;
-    if (output == Output::kept) return;
-    std::fwrite(piece.data(), 1, piece.size(), stdout);
-    std::fflush(stdout);
+    agree(comm, [&] {
+      if (output == Output::streamed) show(piece);
+    });
   };
   const auto seconds_since = [](Clock::time_point begin) {
     return std::chrono::duration<double>(Clock::now() - begin).count();
@@ -159,7 +167,7 @@ int run_generate(const Options& options, Ranks& ranks) {
   const bool speaks = ranks.comm.rank() == 0;
   InferenceRun run(model, ranks);
   const Output output = speaks && !options.json ? Output::streamed : Output::kept;
-  const Generated result = run_task(task, run.inference(), text, output);
+  const Generated result = run_task(task, run.inference(), text, output, ranks.comm);
   if (speaks) report(run.setup(), task, text, result);
   return 0;
 }

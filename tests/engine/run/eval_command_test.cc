@@ -3,6 +3,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include "models/safetensors.h"
 #include "tests/engine/run/durable_runs.h"
 
 namespace strata::engine {
@@ -137,20 +138,46 @@ TEST_F(EvalCommand, RefusesWhatItCannotRead) {
                  2, {"use --nvme DIR"});
 }
 
-// Neither asks for a smaller one nor for a directory.
+// Rather than that it asks for a directory: 8192 take 96 MiB for their activations.
 TEST_F(EvalCommand, ThePassIsOneThatFitsInMemory) {
   const Words eval = {"--model", "gpt2:layers=2,hidden=64,heads=2,context=32", "--from-scratch",
                       "--seq-len", "1"};
   const auto in_memory = [&](const Words& more) {
-    return evaluated(eval + Words{"--device-memory", "4MiB", "--host-memory", "8MiB"} + more);
+    return evaluated(eval + Words{"--device-memory", "16MiB", "--host-memory", "8MiB"} + more);
   };
   const json small = in_memory({});
   EXPECT_EQ(small["targets"], 2'999);
   EXPECT_EQ(small["loss"], evaluated(eval + Words{"--pass", "100"})["loss"]);
-  expect_refused(Words{"eval", "--data", "held_out.txt", "--device-memory", "4MiB", "--host-memory",
-                       "8MiB", "--pass", "8192"} +
+  expect_refused(Words{"eval", "--data", "held_out.txt", "--device-memory", "16MiB",
+                       "--host-memory", "8MiB", "--pass", "8192"} +
                      eval,
                  2, {"--nvme DIR or a smaller --pass"});
+}
+
+// Its last norm makes logits that no f32 holds.
+TEST_F(EvalCommand, ALossThatIsNotFiniteIsAnError) {
+  const std::string golden = STRATA_SOURCE_DIR "/tests/golden/hf_llama_tiny";
+  fs::copy(golden, path("model"));
+  const std::string file = path("model/model-00003-of-00004.safetensors");
+  const std::string text = test::contents_of(file);
+  const std::int64_t data =
+      models::safetensors_data_offset(std::as_bytes(std::span(text)), std::ssize(text));
+  const auto tensors = models::decode_safetensors(
+                           std::string_view(text).substr(8, static_cast<std::size_t>(data - 8)),
+                           std::ssize(text) - data)
+                           .tensors;
+  const auto norm =
+      std::ranges::find(tensors, "model.norm.weight", &models::SafetensorsTensor::name);
+  ASSERT_NE(norm, tensors.end());
+  const std::vector<float> huge(static_cast<std::size_t>(norm->bytes) / sizeof(float), 3e38f);
+  std::fstream(file, std::ios::in | std::ios::out | std::ios::binary)
+      .seekp(data + norm->offset_bytes)
+      .write(reinterpret_cast<const char*>(huge.data()), norm->bytes);
+  const test::ProcessResult result =
+      strata({"eval", "--model", "model", "--data", "held_out.txt", "--json"});
+  EXPECT_EQ(result.exit_code, 1) << result.out;
+  EXPECT_EQ(result.out, "");
+  EXPECT_PRED2(test::mentions, result.err, "its weights are broken");
 }
 
 // A byte that changed on the drive is found before anything is computed from it.

@@ -1,5 +1,6 @@
 // `strata generate`: a real model's greedy text as its publisher states it, from one file, from
 // shards and streamed from NVMe; seeds, ends of the text and refusals.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -144,6 +145,17 @@ TEST(Generate, BytesArePrintedAsValidUtf8) {
   EXPECT_EQ(parsed["prompt_ids"], (std::vector<int>{'a', 'b', 'c'}));
   EXPECT_EQ(parsed["ids"].size(), 60u);
   EXPECT_GE(parsed["text"].get<std::string>().size(), 60u);
+}
+
+TEST(Generate, EndsWhereItsTextCannotBeShown) {
+  const TemporaryFolder folder;
+  const std::string generate = fmt::format(
+      "{} generate --model {} --from-scratch --threads 1 --prompt a --max-tokens 60 >/dev/full",
+      STRATA_BINARY, kBytes);
+  const ProcessResult result = run_process({"sh", "-c", generate}, folder.path());
+  EXPECT_EQ(result.exit_code, 1) << result.err;
+  EXPECT_PRED2(mentions, result.err, "cannot write to standard output");
+  EXPECT_FALSE(mentions(result.err, "tokens/s")) << "it went on: " << result.err;
 }
 
 TEST(Generate, ModelsWithoutATokenizerGiveIds) {
