@@ -25,7 +25,7 @@ class GeneratedText {
 
   bool is_text() const { return file_.has_value() || is_bytes_; }
 
-  // Of a new text, which follows `prompt`. Throws FormatError naming an id without a token.
+  // Of a new text, which follows `prompt`.
   void begin(std::span<const std::int32_t> prompt);
   // What this token adds; often "".
   std::string add(std::int32_t token);

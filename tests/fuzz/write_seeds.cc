@@ -1,4 +1,5 @@
-// Writes valid inputs for each target, for fuzzing to start from: write_seeds FOLDER makes
+// Writes inputs for each target, for fuzzing to start from, valid ones and such that are nested
+// deeply: write_seeds FOLDER makes
 // FOLDER/{header,manifest,superblock,idx,safetensors,hf_config,tokenizer}/seeds/…, whose folders
 // exist.
 #include <cstdint>
@@ -98,4 +99,10 @@ int main(int, char** arguments) {
 
   const std::string tokenizer = kTokenizer;
   write(folder + "/tokenizer/seeds/valid", std::as_bytes(std::span(tokenizer)));
+
+  const std::string nested =
+      R"({"decoder": )" + std::string(200, '[') + std::string(200, ']') + "}";
+  for (const char* const target : {"hf_config", "tokenizer"}) {
+    write(folder + "/" + target + "/seeds/nested", std::as_bytes(std::span(nested)));
+  }
 }
