@@ -153,6 +153,8 @@ TEST_F(Companions, MetadataOfOtherFilesAreRefused) {
     folder_.write("d.json", metadata(kHash).substr(0, bytes));
     EXPECT_TRUE(mentions(refusal<FormatError>(), "d.json' is damaged")) << bytes;
   }
+  folder_.write("d.json", R"({"format": "strata tokens", "other": )" + std::string(200'000, '['));
+  EXPECT_PRED2(mentions, refusal<FormatError>(), "d.json': its JSON is nested deeper than 100");
   folder_.write("d.json", R"({"format": "strata tokens", "version": 2})");
   EXPECT_TRUE(mentions(refusal<FormatError>(), "is of version 2"));
 }
