@@ -105,6 +105,7 @@ TEST_F(DocumentRun, PackedAndValidated) {
   const ProcessResult plan = run("plan", {"--pack", "--steps", "3"});
   EXPECT_EQ(plan.exit_code, 0) << plan.err;
   EXPECT_PRED2(mentions, plan.out, "9 sequences of 12 documents, packed, 29.2% padding");
+  EXPECT_PRED2(mentions, plan.out, "tokenizer  the model has no tokenizer.json");
 }
 
 // One token of the last document is trained: one of three steps has it.

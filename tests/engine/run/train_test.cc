@@ -121,8 +121,8 @@ TEST_F(TrainTest, RunFolderHoldsOptionsPlanAndLog) {
   for (const auto& entry : fs::directory_iterator(path("run"))) {
     names.insert(entry.path().filename());
   }
-  EXPECT_EQ(names, (std::set<std::string>{"arithmetic.json", "lock", "log.jsonl", "options.json",
-                                          "plan.json", "store.json"}));
+  EXPECT_EQ(names, (std::set<std::string>{"arithmetic.json", "data.json", "lock", "log.jsonl",
+                                          "options.json", "plan.json", "store.json"}));
   EXPECT_EQ(test::contents_of(path("run/log.jsonl")), test::contents_of(path("log.jsonl")));
   EXPECT_FALSE(fs::is_empty(path("nvme")));
 
