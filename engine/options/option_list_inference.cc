@@ -75,7 +75,7 @@ void share_with_inference(ListBuilder& list) {
   list.share("micro-batch", kEval);
   list.share("pass", kEval,
              "Micro-batches that go through a unit while it is resident; auto has about 8,192 "
-             "tokens");
+             "tokens, fewer where memory is short");
   list.share("seq-len", kEval,
              "Tokens per sequence; auto is what the run that is read has, otherwise the model's "
              "context, at most 2,048");

@@ -81,5 +81,15 @@ TEST_F(Pretrained, AFailedImportLeavesNothing) {
   EXPECT_FALSE(fs::exists(path("run")));
 }
 
+TEST_F(Pretrained, ADamagedFileIsRefusedAsAnyOtherBadModel) {
+  const std::string model = folder_.make_folder("model");
+  fs::copy(golden_folder_, model, fs::copy_options::recursive);
+  fs::resize_file(model + "/model.safetensors", 100);
+  expect_refused("run", words(model), 2, {"--model " + model, "model.safetensors"});
+  fs::remove(model + "/model.safetensors");
+  std::ofstream(model + "/model.safetensors.index.json") << "{}";
+  expect_refused("run", words(model), 2, {"--model " + model, "weight_map"});
+}
+
 }  // namespace
 }  // namespace strata::engine
