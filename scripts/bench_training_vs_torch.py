@@ -3,10 +3,12 @@
 
 Called by scripts/bench_training_vs_torch. A step is forward, backward and AdamW of the whole model,
 from random weights, with everything in memory. PyTorch runs in f32, in bf16 autocast and in pure
-bf16, with its scaled dot product attention and fused AdamW; the best of them counts. Every round
-measures each, one after the other; a figure of a round is a median of steps, the ratio the median
-over rounds of Strata's tokens/s over the best of PyTorch's. The share of the bound is Strata's own
-(docs/log.md, bound_s / step_s).
+bf16, with its scaled dot product attention and fused AdamW; the best of them counts. Blocks are
+recomputed neither there nor here (`--recompute off`); here the head's logits are. Every round
+measures each, one after the other, in a process of its own, since three of PyTorch's together take
+16 GB; a figure of a round is a median of steps, the ratio the median over rounds of Strata's
+tokens/s over the best of PyTorch's. The share of the bound is Strata's own (docs/log.md, bound_s /
+step_s).
 """
 import argparse
 import json
@@ -31,36 +33,22 @@ def strata_step(program, model, data, threads, steps):
             [program, "train", "--model", model, "--from-scratch", "--data", data, "--device",
              "cpu", "--steps", str(steps + 1), "--global-batch", str(SEQUENCES), "--micro-batch",
              str(SEQUENCES), "--seq-len", str(TOKENS), "--device-memory", "6GiB", "--host-memory",
-             "2GiB", "--threads", str(threads), "--log", log.name],
+             "2GiB", "--recompute", "off", "--threads", str(threads), "--log", log.name],
             check=True, capture_output=True)
         records = [json.loads(line) for line in open(log.name)][1:]
     seconds = statistics.median(r["step_s"] for r in records)
     return seconds, statistics.median(r["bound_s"] / r["step_s"] for r in records if r["bound_s"])
 
 
-class Peer:
-    """PyTorch in one mode, in a process of its own that measures when it is asked to."""
-
-    def __init__(self, model, mode, threads, jemalloc):
-        environment = dict(os.environ, THP_MEM_ALLOC_ENABLE="1")
-        if jemalloc:
-            environment.update(LD_PRELOAD=jemalloc, MALLOC_CONF=JEMALLOC)
-        self.process = subprocess.Popen(
-            [sys.executable, __file__, "--peer", mode, "--models", model, "--threads",
-             str(threads)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-            env=environment)
-
-    def step_seconds(self, steps):
-        self.process.stdin.write(f"{steps}\n")
-        self.process.stdin.flush()
-        line = self.process.stdout.readline()
-        if not line:
-            sys.exit(f"PyTorch ended with status {self.process.wait()}")
-        return float(line)
-
-    def end(self):
-        self.process.stdin.close()
-        self.process.wait()
+def peer_step(model, mode, threads, steps, jemalloc):
+    """Seconds of a step of PyTorch in one mode, the median without the first step."""
+    environment = dict(os.environ, THP_MEM_ALLOC_ENABLE="1")
+    if jemalloc:
+        environment.update(LD_PRELOAD=jemalloc, MALLOC_CONF=JEMALLOC)
+    peer = subprocess.run(
+        [sys.executable, __file__, "--peer", mode, "--models", model, "--threads", str(threads),
+         "--steps", str(steps)], check=True, stdout=subprocess.PIPE, text=True, env=environment)
+    return float(peer.stdout)
 
 
 def torch_model(name):
@@ -74,8 +62,8 @@ def torch_model(name):
         attn_implementation="sdpa"))
 
 
-def run_peer(name, mode, threads):
-    """For each count of steps read, prints the median seconds of that many."""
+def run_peer(name, mode, threads, steps):
+    """Prints the median seconds of so many steps after a first one."""
     import torch
     torch.set_num_threads(threads)
     torch.manual_seed(0)
@@ -97,8 +85,7 @@ def run_peer(name, mode, threads):
         return time.perf_counter() - start
 
     step()
-    for line in sys.stdin:
-        print(statistics.median(step() for _ in range(int(line))), flush=True)
+    print(statistics.median(step() for _ in range(steps)))
 
 
 def write_tokens(path, vocabulary, count):
@@ -114,18 +101,16 @@ def write_tokens(path, vocabulary, count):
 def measure(program, model, options, folder):
     data = os.path.join(folder, model + ".bin")
     write_tokens(data, VOCABULARY[model], 1 << 17)
-    peers = {mode: Peer(model, mode, options.threads, options.jemalloc) for mode in MODES}
     rounds = []
     for number in range(options.rounds):
-        times = {mode: peer.step_seconds(options.steps) for mode, peer in peers.items()}
+        times = {mode: peer_step(model, mode, options.threads, options.steps, options.jemalloc)
+                 for mode in MODES}
         times["strata"], share = strata_step(program, model, data, options.threads, options.steps)
         best = min(MODES, key=lambda mode: times[mode])
         rounds.append((times, share, times[best] / times["strata"]))
         speeds = ", ".join(f"{name} {SEQUENCES * TOKENS / t:.0f}" for name, t in times.items())
         print(f"  {model} round {number + 1}: tokens/s {speeds}; {times[best] / times['strata']:.2f} "
               f"times the best of PyTorch ({best}), {share:.2f} of the bound", flush=True)
-    for peer in peers.values():
-        peer.end()
     ratios = [ratio for _, _, ratio in rounds]
     print(f"{model}: {statistics.median(ratios):.2f} times PyTorch's best "
           f"({min(ratios):.2f} to {max(ratios):.2f}), "
@@ -143,7 +128,7 @@ def main():
     parser.add_argument("--peer")
     options = parser.parse_args()
     if options.peer:
-        run_peer(options.models, options.peer, options.threads)
+        run_peer(options.models, options.peer, options.threads, options.steps)
         return
     with tempfile.TemporaryDirectory() as folder:
         for model in options.models.split(","):
