@@ -78,7 +78,7 @@ TEST(CheckInference, GenerateRefusesWhatIsOutOfRange) {
   EXPECT_NO_THROW(check_generate_options(valid_generate()));
   std::vector<BadOptions> cases(std::begin(kBadForBoth), std::end(kBadForBoth));
   cases.push_back({"--prompt", [](Options& o) { o.prompt.clear(); }});
-  cases.push_back({"--prompt-ids", [](Options& o) { o.prompt_ids = "1"; }});
+  cases.push_back({"--prompt-ids", [](Options& o) { o.prompt_ids = "12"; }});
   cases.push_back({"--max-tokens", [](Options& o) { o.max_tokens = 0; }});
   cases.push_back({"--temperature", [](Options& o) { o.temperature = -0.1; }});
   cases.push_back({"--temperature", [](Options& o) { o.temperature = kNaN; }});

@@ -117,9 +117,9 @@ TEST_P(Allocation, NoneInTheLoopOverSteps) {
   FailureLatch failure;
   engine::StepRequests requests{0};
   engine::StopWatch stop({}, requests, failure);
-  engine::TrainingRun loop(run.setup(), data, run.session(), run.trainer(),
-                           engine::TrainingRun::Clock::now(),
-                           {stop, requests, run.durable(), nullptr}, {&progress, &log, nullptr});
+  engine::TrainingRun loop(
+      run.setup(), data, run.session(), run.trainer(), engine::TrainingRun::Clock::now(),
+      {stop, requests, run.durable(), nullptr, nullptr}, {&progress, &log, nullptr});
   EXPECT_EQ(loop.run(), engine::RunEnd::complete);
   ::close(nowhere);
   EXPECT_EQ(samples.sequences(), options.steps * options.global_batch);
