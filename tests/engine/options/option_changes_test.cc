@@ -17,13 +17,15 @@ using test::mentions;
 
 // Every option of the program stands in one of these two, on purpose.
 const std::set<std::string> kMathematical = {
-    "model",        "data",        "val-fraction",  // keeps a part of --data from training
-    "device",                                       // other kernels
-    "global-batch", "micro-batch", "pass",          // sums in another order
-    "seq-len",      "steps",       "epochs",        // the schedule of the learning rate
-    "optimizer",    "lr",          "lr-schedule",  "warmup",       "min-lr",   "weight-decay",
-    "beta1",        "beta2",       "eps",          "clip-norm",    "no-decay", "lr-scale",
-    "moments",      "grad-dtype",  "precision",    "matmul-dtype", "isa",      "seed"};
+    "model",        "from-scratch",            // where the weights begin
+    "data",         "val-fraction",            // keeps a part of --data from training
+    "pack",         "overlong",                // what a sequence is
+    "device",                                  // other kernels
+    "global-batch", "micro-batch",  "pass",    // sums in another order
+    "seq-len",      "steps",        "epochs",  // the schedule of the learning rate
+    "optimizer",    "lr",           "lr-schedule", "warmup",       "min-lr",   "weight-decay",
+    "beta1",        "beta2",        "eps",         "clip-norm",    "no-decay", "lr-scale",
+    "moments",      "grad-dtype",   "precision",   "matmul-dtype", "isa",      "seed"};
 
 const std::set<std::string> kOthers = {
     "val-data",  // only looked at
@@ -54,6 +56,13 @@ const std::set<std::string> kOthers = {
     "export-dtype",
     "dry-run",
     "force",
+    "prompt",  // generating reads a model
+    "prompt-ids",
+    "max-tokens",
+    "temperature",
+    "top-k",
+    "top-p",
+    "stop-ids",
     "eval-every",
     "eval-batches",
     "sample-every",
