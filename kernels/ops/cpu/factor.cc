@@ -1,7 +1,6 @@
 #include "kernels/ops/cpu/factor.h"
 
 #include "kernels/base/bytes.h"
-#include "kernels/ops/cpu/bf16_gemm.h"
 #include "kernels/ops/cpu/kernel_table.h"
 #include "kernels/ops/cpu/operands.h"
 
@@ -30,7 +29,7 @@ Factor block(const Factor& factor, std::int64_t row, std::int64_t rows, std::int
 
 void run_gemm(GemmCache& gemms, int worker, void* scratchpad, const Matrix& c, const Factor& a,
               const Factor& b, Into into, const void* bias) {
-  const GemmSpec spec = {
+  const Gemm& gemm = gemms.get({
       .m = c.rows,
       .n = c.cols,
       .k = a.cols(),
@@ -43,12 +42,7 @@ void run_gemm(GemmCache& gemms, int worker, void* scratchpad, const Matrix& c, c
       .result = c.dtype,
       .into = into,
       .bias = bias == nullptr ? Bias::none : Bias::per_column,
-  };
-  if (bf16_gemm_does(spec) && gemms.prefers_bf16_gemm()) {
-    bf16_gemm(spec, c.data, a.memory.data, b.memory.data, bias, scratchpad);
-    return;
-  }
-  const Gemm& gemm = gemms.get(spec);
+  });
   // What the compiled code does, which ThreadSanitizer does not see.
   annotate_read(a.memory);
   annotate_read(b.memory);

@@ -5,7 +5,6 @@
 #include <mutex>
 
 #include "kernels/base/error.h"
-#include "kernels/ops/cpu/bf16_gemm.h"
 
 namespace strata::ops::cpu {
 namespace {
@@ -86,11 +85,6 @@ dnnl_memory_t make_memory(const dnnl_memory_desc_t& description, dnnl_engine_t e
   check_status(dnnl_memory_create(&memory, &description, engine, DNNL_MEMORY_NONE),
                "make a memory object");
   return memory;
-}
-
-// It uses VDPBF16PS, which bf16_gemm() does with less packing.
-bool library_lacks_amx() {
-  return dnnl_get_effective_cpu_isa() == dnnl_cpu_isa_avx512_core_bf16 && bf16_gemm_supported();
 }
 
 // oneDNN threads with OpenMP; the setting belongs to the calling thread.
@@ -202,11 +196,6 @@ bool GemmCache::multiplies_bf16() {
   return *multiplies_bf16_;
 }
 
-bool GemmCache::prefers_bf16_gemm() {
-  std::call_once(preference_made_, [&] { prefers_bf16_gemm_ = library_lacks_amx(); });
-  return prefers_bf16_gemm_;
-}
-
 void limit_library_isa(Isa isa) {
   if (isa == Isa::avx512) return;  // the library's own choice, which ONEDNN_MAX_CPU_ISA may limit
   const dnnl_cpu_isa_t limit =
@@ -238,8 +227,7 @@ std::string library_description() {
     if (entry.isa == dnnl_get_effective_cpu_isa()) name = entry.name;
   }
   const dnnl_version_t* version = dnnl_version();
-  return fmt::format("oneDNN {}.{}.{}, {}{}", version->major, version->minor, version->patch, name,
-                     library_lacks_amx() ? " and VDPBF16PS tiles" : "");
+  return fmt::format("oneDNN {}.{}.{}, {}", version->major, version->minor, version->patch, name);
 }
 
 }  // namespace strata::ops::cpu

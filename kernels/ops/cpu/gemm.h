@@ -14,7 +14,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <shared_mutex>
 #include <string>
@@ -99,9 +98,6 @@ class GemmCache {
   // Whether the library multiplies bf16 with the instruction set it uses here.
   bool multiplies_bf16();
 
-  // Whether bf16_gemm() multiplies instead, where it can.
-  bool prefers_bf16_gemm();
-
  private:
   dnnl_engine_t engine();  // the library is first touched when something is multiplied
 
@@ -109,8 +105,6 @@ class GemmCache {
   std::shared_mutex mutex_;
   dnnl_engine_t engine_ = nullptr;
   std::optional<bool> multiplies_bf16_;
-  std::once_flag preference_made_;
-  bool prefers_bf16_gemm_ = false;
   std::unordered_map<GemmSpec, std::unique_ptr<Gemm>, GemmSpecHash> gemms_;
 };
 
@@ -118,7 +112,7 @@ class GemmCache {
 // the library's first use: throws ConfigError when the library already uses more.
 void limit_library_isa(Isa isa);
 
-// "oneDNN 2.6.3, avx512_core_bf16"; with "and VDPBF16PS tiles" where bf16_gemm() multiplies, too.
+// "oneDNN 2.6.3, avx512_core_bf16"
 std::string library_description();
 
 }  // namespace strata::ops::cpu
