@@ -1,8 +1,7 @@
 // ModelConfig: the decoder-only transformers that can be trained, as one configured block:
 //
 //   tokens ─ embedding (+ learned positions) ─ L blocks ─ norm ─ head over the vocabulary
-//   block:  x ─ norm ─ q, k, v (─ QK-norm) (─ rotary) ─ attention ─ projection ─(+x)─ norm ─ MLP
-//   ─(+)
+//   block:  x ─ norm ─ q, k, v (─ QK-norm) (─ rotary) ─ attention ─ out ─(+)─ norm ─ MLP ─(+)
 //
 //   family    norm       positions  q, k, v biases  other biases  QK-norm  MLP     head
 //   gpt2      LayerNorm  learned    yes             yes           no       GELU    tied
