@@ -30,7 +30,7 @@ from make_gpt2_goldens import (
     Writer,
     make_batches,
     mean_loss,
-    train,
+    put_training,
 )
 
 TRAINING_STEPS = 5
@@ -213,19 +213,7 @@ def write_training(folder, stem, config, rng):
     writer.put("tokens", torch.stack([batch[0] for batch in batches]), "i32")
     writer.put("targets", torch.stack([batch[1] for batch in batches]), "i32")
     writer.put("logits", oracle.logits(weights, batches[0][0]).detach())
-    for precision, dtype in (("f32", torch.float64), ("bf16", torch.bfloat16)):
-        losses, norms, after, sensitivity = train(weights, batches, dtype, oracle.logits)
-        print(precision, "losses", np.round(losses, 4), "gradient norms", np.round(norms, 3))
-        writer.put(f"{precision}/losses", losses)
-        writer.put(f"{precision}/gradient_norms", norms)
-        # The first step is the same in both: the initial weights are exact in bfloat16.
-        steps = (1, TRAINING_STEPS) if precision == "f32" else (TRAINING_STEPS,)
-        for step in steps:
-            for name, value in after[step - 1].items():
-                writer.put(f"{precision}/after_{step}/{name}", value)
-        if precision == "f32":
-            for name, value in sensitivity.items():
-                writer.put(f"sensitivity/{name}", value)
+    put_training(writer, weights, batches, oracle.logits)
     adamw = {
         "learning_rate": LEARNING_RATE,
         "beta1": BETAS[0],

@@ -183,6 +183,23 @@ class Writer:
         (folder / f"{stem}.bin").write_bytes(self.data)
 
 
+def put_training(writer, weights, batches, *logits):
+    """Losses, gradient norms and weights of a step for each batch, in both precisions."""
+    for precision, dtype in (("f32", torch.float64), ("bf16", torch.bfloat16)):
+        losses, norms, after, sensitivity = train(weights, batches, dtype, *logits)
+        print(precision, "losses", np.round(losses, 4), "gradient norms", np.round(norms, 3))
+        writer.put(f"{precision}/losses", losses)
+        writer.put(f"{precision}/gradient_norms", norms)
+        # The first step is the same in both: the initial weights are exact in bfloat16.
+        steps = (1, len(batches)) if precision == "f32" else (len(batches),)
+        for step in steps:
+            for name, value in after[step - 1].items():
+                writer.put(f"{precision}/after_{step}/{name}", value)
+        if precision == "f32":
+            for name, value in sensitivity.items():
+                writer.put(f"sensitivity/{name}", value)
+
+
 def main():
     folder = pathlib.Path(
         sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent.parent / "tests/golden"
@@ -213,19 +230,7 @@ def main():
     writer.put("gradient_norm", [norm])
     for name, gradient in gradients.items():
         writer.put(f"gradients/{name}", gradient)
-    for precision, dtype in (("f32", torch.float64), ("bf16", torch.bfloat16)):
-        losses, norms, after, sensitivity = train(weights, batches, dtype)
-        print(precision, "losses", np.round(losses, 4), "gradient norms", np.round(norms, 3))
-        writer.put(f"{precision}/losses", losses)
-        writer.put(f"{precision}/gradient_norms", norms)
-        # The first step is the same in both: the initial weights are exact in bfloat16.
-        steps = (1, STEPS) if precision == "f32" else (STEPS,)
-        for step in steps:
-            for name, value in after[step - 1].items():
-                writer.put(f"{precision}/after_{step}/{name}", value)
-        if precision == "f32":
-            for name, value in sensitivity.items():
-                writer.put(f"sensitivity/{name}", value)
+    put_training(writer, weights, batches)
 
     config = {
         "layers": LAYERS,
