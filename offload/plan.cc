@@ -115,11 +115,11 @@ std::vector<std::uint8_t> Plan::gathered_units() const {
 }
 
 std::int64_t Plan::nvme_read_bytes() const {
-  return traffic[0].nvme_read_bytes + traffic[1].nvme_read_bytes;
+  return traffic[0].bytes(Link::nvme_read) + traffic[1].bytes(Link::nvme_read);
 }
 
 std::int64_t Plan::nvme_written_bytes() const {
-  return traffic[0].nvme_written_bytes + traffic[1].nvme_written_bytes;
+  return traffic[0].bytes(Link::nvme_written) + traffic[1].bytes(Link::nvme_written);
 }
 
 }  // namespace strata::offload

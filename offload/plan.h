@@ -18,6 +18,7 @@
 #include "offload/record_schedule.h"
 #include "offload/slot_schedule.h"
 #include "offload/tier.h"
+#include "offload/traffic.h"
 
 namespace strata::offload {
 
@@ -82,13 +83,9 @@ inline constexpr int kPhases = 2;
 // Bytes that one phase of a step moves on this rank. Where a step's last pass has fewer micro-
 // batches, its activation records are counted as those of a full pass.
 struct PhaseTraffic {
-  std::int64_t nvme_read_bytes = 0;
-  std::int64_t nvme_written_bytes = 0;
-  std::int64_t to_device_bytes = 0;
-  std::int64_t from_device_bytes = 0;
-  std::int64_t gathered_bytes = 0;   // received from other ranks
-  std::int64_t reduced_bytes = 0;    // received from other ranks
+  Traffic moved;
   std::int64_t optimizer_bytes = 0;  // state read and written by the CPU optimizer
+  std::int64_t bytes(Link link) const { return moved.bytes(link); }
 };
 
 struct Plan {

@@ -21,14 +21,17 @@ class TrafficCounter {
 
  private:
   PhaseTraffic& traffic(Phase phase) { return traffic_[static_cast<std::size_t>(phase)]; }
+  void move(Phase phase, Link link, MovedKind kind, std::int64_t bytes) {
+    traffic(phase).moved.add(link, kind, bytes);
+  }
 
   void read_nvme(Phase phase, const UnitPlan& unit, StateKind kind) {
     if (unit.tier(kind) == Tier::nvme)
-      traffic(phase).nvme_read_bytes += plan_.shard_bytes(unit, kind);
+      move(phase, Link::nvme_read, moved(kind), plan_.shard_bytes(unit, kind));
   }
   void write_nvme(Phase phase, const UnitPlan& unit, StateKind kind) {
     if (unit.tier(kind) == Tier::nvme)
-      traffic(phase).nvme_written_bytes += plan_.shard_bytes(unit, kind);
+      move(phase, Link::nvme_written, moved(kind), plan_.shard_bytes(unit, kind));
   }
 
   void count_weights() {
@@ -43,9 +46,9 @@ class TrafficCounter {
       for (int pass = 0; pass < input_.passes; ++pass) {
         read_nvme(phase, unit, StateKind::weights);
         if (gathered[static_cast<std::size_t>(use.unit)] != 0) {
-          traffic(phase).to_device_bytes += bytes;
+          move(phase, Link::to_device, MovedKind::weights, bytes);
         }
-        traffic(phase).gathered_bytes += bytes * (input_.world_size - 1);
+        move(phase, Link::gathered, MovedKind::weights, bytes * (input_.world_size - 1));
       }
     }
   }
@@ -62,8 +65,8 @@ class TrafficCounter {
         if (!(deferred && kind == StateKind::weights)) read_nvme(phase, unit, kind);
         write_nvme(phase, unit, kind);
         if (unit.tier(kind) == Tier::device) {
-          traffic(phase).from_device_bytes += bytes;
-          traffic(phase).to_device_bytes += bytes;
+          move(phase, Link::from_device, moved(kind), bytes);
+          move(phase, Link::to_device, moved(kind), bytes);
         }
       }
       traffic(phase).optimizer_bytes += unit.shard_elements * bytes_of(input_.dtypes.gradients);
@@ -71,36 +74,39 @@ class TrafficCounter {
   }
 
   void count_gradients() {
-    PhaseTraffic& backward = traffic(Phase::backward);
     for (std::size_t i = 0; i < plan_.units.size(); ++i) {
       const UnitPlan& unit = plan_.units[i];
       if (unit.frozen) continue;
       const int contributions = input_.units[i].gradient_contributions * input_.passes;
       const std::int64_t shard_bytes = unit.shard_elements * 4;
-      backward.from_device_bytes += contributions * shard_bytes;
-      backward.reduced_bytes += contributions * shard_bytes * (input_.world_size - 1);
+      const auto in_backward = [&](Link link, std::int64_t bytes) {
+        move(Phase::backward, link, MovedKind::gradients, bytes);
+      };
+      in_backward(Link::from_device, contributions * shard_bytes);
+      in_backward(Link::reduced, contributions * shard_bytes * (input_.world_size - 1));
       if (unit.tier(StateKind::gradients) != Tier::nvme) continue;
-      backward.nvme_written_bytes += (contributions - 1) * shard_bytes;  // partial sums, f32
-      backward.nvme_read_bytes += (contributions - 1) * shard_bytes;
+      in_backward(Link::nvme_written, (contributions - 1) * shard_bytes);  // partial sums, f32
+      in_backward(Link::nvme_read, (contributions - 1) * shard_bytes);
       if (input_.update == UpdateTime::deferred) {
         const std::int64_t final_bytes = unit.shard_elements * bytes_of(input_.dtypes.gradients);
-        backward.nvme_written_bytes += final_bytes;
-        traffic(Phase::forward).nvme_read_bytes += final_bytes;
+        in_backward(Link::nvme_written, final_bytes);
+        move(Phase::forward, Link::nvme_read, MovedKind::gradients, final_bytes);
       }
     }
   }
 
   void count_activations() {
     for (const ScheduledAccess& access : plan_.accesses) {
-      PhaseTraffic& phase =
-          traffic(access.access.turn < input_.backward_turn ? Phase::forward : Phase::backward);
+      const Phase phase =
+          access.access.turn < input_.backward_turn ? Phase::forward : Phase::backward;
       const auto record = static_cast<std::size_t>(access.access.record);
       const std::int64_t bytes = round_up(input_.record_bytes[record], kPageBytes) * input_.passes;
-      if (access.load) phase.to_device_bytes += bytes;
-      if (access.store) phase.from_device_bytes += bytes;
+      const auto records = [&](Link link) { move(phase, link, MovedKind::activations, bytes); };
+      if (access.load) records(Link::to_device);
+      if (access.store) records(Link::from_device);
       if (plan_.activations != Tier::nvme) continue;
-      if (access.load) phase.nvme_read_bytes += bytes;
-      if (access.store) phase.nvme_written_bytes += bytes;
+      if (access.load) records(Link::nvme_read);
+      if (access.store) records(Link::nvme_written);
     }
   }
 

@@ -12,6 +12,7 @@
 
 namespace strata::engine {
 
+using offload::Link;
 using offload::Phase;
 using offload::PhaseTraffic;
 using offload::Plan;
@@ -46,17 +47,6 @@ std::int64_t bytes_of_tag(const Plan& plan, Tier tier, const std::string& tag) {
 }
 
 std::string cell(std::int64_t bytes) { return bytes == 0 ? "-" : format_bytes(bytes); }
-
-struct Link {
-  const char* name;
-  std::int64_t PhaseTraffic::*bytes;
-};
-constexpr Link kLinks[] = {{"NVMe read", &PhaseTraffic::nvme_read_bytes},
-                           {"NVMe written", &PhaseTraffic::nvme_written_bytes},
-                           {"host to device", &PhaseTraffic::to_device_bytes},
-                           {"device to host", &PhaseTraffic::from_device_bytes},
-                           {"all-gather received", &PhaseTraffic::gathered_bytes},
-                           {"reduce-scatter received", &PhaseTraffic::reduced_bytes}};
 
 std::string budget_cell(const Plan& plan, Tier tier) {
   if (tier == Tier::nvme) return "-";
@@ -113,11 +103,12 @@ std::string plan_table(const RunSetup& setup) {
   out += fmt::format("\n\n{:<24}{:>12}{:>12}\n",
                      several ? "moved per step by a rank" : "bytes moved per step", "forward",
                      "backward");
-  for (const Link& link : kLinks) {
-    const std::int64_t forward = plan.phase(Phase::forward).*link.bytes;
-    const std::int64_t backward = plan.phase(Phase::backward).*link.bytes;
+  for (int l = 0; l < offload::kLinks; ++l) {
+    const auto link = static_cast<Link>(l);
+    const std::int64_t forward = plan.phase(Phase::forward).bytes(link);
+    const std::int64_t backward = plan.phase(Phase::backward).bytes(link);
     if (forward + backward == 0) continue;
-    out += fmt::format("  {:<22}{:>12}{:>12}\n", link.name, cell(forward), cell(backward));
+    out += fmt::format("  {:<22}{:>12}{:>12}\n", name_of(link), cell(forward), cell(backward));
   }
   const std::int64_t start_bytes = forecast_writes(setup, 0).start_bytes;
   if (start_bytes > 0) {
@@ -171,12 +162,12 @@ nlohmann::json plan_json(const RunSetup& setup) {
   for (const auto& [name, phase] :
        {std::pair("forward", Phase::forward), std::pair("backward", Phase::backward)}) {
     const PhaseTraffic& traffic = plan.phase(phase);
-    json["per_step"][name] = {{"nvme_read_bytes", traffic.nvme_read_bytes},
-                              {"nvme_written_bytes", traffic.nvme_written_bytes},
-                              {"to_device_bytes", traffic.to_device_bytes},
-                              {"from_device_bytes", traffic.from_device_bytes},
-                              {"gathered_bytes", traffic.gathered_bytes},
-                              {"reduced_bytes", traffic.reduced_bytes}};
+    json["per_step"][name] = {{"nvme_read_bytes", traffic.bytes(Link::nvme_read)},
+                              {"nvme_written_bytes", traffic.bytes(Link::nvme_written)},
+                              {"to_device_bytes", traffic.bytes(Link::to_device)},
+                              {"from_device_bytes", traffic.bytes(Link::from_device)},
+                              {"gathered_bytes", traffic.bytes(Link::gathered)},
+                              {"reduced_bytes", traffic.bytes(Link::reduced)}};
   }
   json["start"]["nvme_written_bytes"] = forecast_writes(setup, 0).start_bytes;
   if (plan.durability == offload::Durability::commits) {

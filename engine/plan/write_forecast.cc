@@ -6,7 +6,6 @@
 
 #include "engine/options/count_text.h"
 #include "engine/options/endurance.h"
-#include "engine/plan/machine_rates.h"
 #include "kernels/base/aligned_buffer.h"
 #include "kernels/base/bytes.h"
 
@@ -60,6 +59,11 @@ std::int64_t evaluation_pass_bytes(const RunSetup& setup) {
 }
 
 }  // namespace
+
+// A small store is gone over several times.
+std::int64_t measuring_bytes(std::int64_t capacity_bytes) {
+  return std::min(128 * kMiB, 16 * capacity_bytes);
+}
 
 std::int64_t WriteForecast::commits(std::int64_t steps) const {
   if (commit_bytes == 0) return 0;

@@ -26,6 +26,9 @@ struct WriteForecast {
   }
 };
 
+// What measuring the drives writes at most to a storage of this capacity.
+std::int64_t measuring_bytes(std::int64_t capacity_bytes);
+
 // A drive, and what it may be written.
 struct DriveLife {
   std::string path;

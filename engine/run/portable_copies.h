@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "engine/checkpoint/committer.h"
-#include "engine/plan/machine_rates.h"
+#include "engine/cost/machine_rates.h"
 #include "engine/plan/run_setup.h"
 #include "engine/portable/writer.h"
 #include "engine/run/run_store.h"

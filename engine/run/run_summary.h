@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "engine/plan/bound.h"
+#include "engine/cost/bound.h"
 #include "io/storage.h"
 #include "kernels/base/budget.h"
 

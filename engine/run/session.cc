@@ -4,6 +4,7 @@
 #include <string>
 
 #include "engine/plan/recorded_arithmetic.h"
+#include "engine/plan/write_forecast.h"
 #include "engine/step/agreement.h"
 #include "kernels/base/error.h"
 

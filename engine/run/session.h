@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "engine/plan/machine_rates.h"
+#include "engine/cost/machine_rates.h"
 #include "engine/plan/run_setup.h"
 #include "engine/run/run_store.h"
 #include "engine/step/trainer.h"

@@ -10,7 +10,7 @@
 #include <string>
 
 #include "engine/data/training_data.h"
-#include "engine/plan/bound.h"
+#include "engine/cost/bound.h"
 #include "engine/plan/run_setup.h"
 #include "engine/run/checkpoint_schedule.h"
 #include "engine/run/durable_run.h"

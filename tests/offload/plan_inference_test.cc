@@ -76,7 +76,7 @@ TEST(PlanInference, OnePassReadsTheWeightsAndWritesNothing) {
   EXPECT_EQ(plan.nvme_read_bytes(), weight_bytes(plan));
   EXPECT_EQ(plan.nvme_written_bytes(), 0);
   EXPECT_EQ(plan.phase(Phase::forward).optimizer_bytes, 0);
-  EXPECT_EQ(plan.phase(Phase::backward).from_device_bytes, 0);
+  EXPECT_EQ(plan.phase(Phase::backward).bytes(Link::from_device), 0);
 }
 
 TEST(PlanInference, TakesLessThanTrainingAndFitsExactlyItsBytes) {

@@ -130,8 +130,8 @@ TEST(Plan, NvmeBytesPerParameterAreTheDesigns) {
                 (deferred ? 12 + 2 + waiting : 2 + 2 + 12) * elements - turn);
       EXPECT_EQ(plan.nvme_written_bytes(), (12 + waiting) * elements);
       const PhaseTraffic& forward = plan.phase(Phase::forward);
-      EXPECT_EQ(forward.nvme_read_bytes, (deferred ? 12 + waiting : 2) * elements);
-      EXPECT_EQ(forward.nvme_written_bytes, (deferred ? 12 : 0) * elements);
+      EXPECT_EQ(forward.bytes(Link::nvme_read), (deferred ? 12 + waiting : 2) * elements);
+      EXPECT_EQ(forward.bytes(Link::nvme_written), (deferred ? 12 : 0) * elements);
     }
   }
 }
@@ -202,7 +202,7 @@ TEST(Plan, MomentsTakeTheBytesOfTheirFormat) {
     EXPECT_EQ(optimizer_buffer_bytes(plan), (bytes + 6) * plan.chunk_elements);
     // Deferred: w, rem, moments and gradient read in forward, all but the gradient written.
     const PhaseTraffic& forward = plan.phase(Phase::forward);
-    EXPECT_EQ(forward.nvme_written_bytes, (4 + bytes) * shard_elements(plan));
+    EXPECT_EQ(forward.bytes(Link::nvme_written), (4 + bytes) * shard_elements(plan));
     EXPECT_EQ(forward.optimizer_bytes, (2 * (4 + bytes) + 4) * shard_elements(plan));
   }
 }

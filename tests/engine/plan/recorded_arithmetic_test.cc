@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "engine/plan/machine_rates.h"
+#include "engine/cost/machine_rates.h"
 #include "engine/plan/recorded_arithmetic.h"
 #include "engine/plan/run_setup.h"
 #include "kernels/base/error.h"

@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/plan/machine_rates.h"
 #include "tests/support/engine_run.h"
 #include "tests/support/error_text.h"
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <vector>
 
 #include "engine/plan/recorded_arithmetic.h"
@@ -16,20 +17,45 @@
 
 namespace strata::engine {
 
+// All drives of a rank together, and what a byte costs the cores.
+struct DriveRates {
+  double read_bytes_per_s = 0;  // 0: no NVMe in use
+  double written_bytes_per_s = 0;
+  double mixed_bytes_per_s = 0;  // half of it read and half written at the same time, in sum
+  double core_s_per_byte = 0;    // the kernel's time, of one core
+  bool in_use() const { return read_bytes_per_s > 0; }
+  // The shortest time in which so much can be read and written: side by side or one after the
+  // other, whichever is faster.
+  double seconds(double read_bytes, double written_bytes) const;
+};
+
+// Between ranks, of one rank and direction.
+struct NetworkRates {
+  double bytes_per_s = 0;  // 0: one rank
+};
+
+// Of one GPU; described machines only, so far.
+struct GpuRates {
+  double flops_per_s = 0;  // what a large matmul reaches, in the run's precision
+  double memory_bytes_per_s = 0;
+  double to_device_bytes_per_s = 0;
+  double from_device_bytes_per_s = 0;
+};
+
 struct MachineRates {
   std::vector<ops::MatmulChoice> matmuls;
   Dtype default_arithmetic = Dtype::bf16;  // of attention, and of shapes not listed
   double memory_bytes_per_s = 0;           // read and written by a parallel copy, in sum
-  double nvme_read_bytes_per_s = 0;        // 0: no NVMe in use
-  double nvme_written_bytes_per_s = 0;
+  double optimizer_bytes_per_s = 0;        // state and gradients that an update passes over
+  double checksum_bytes_per_s = 0;         // with all workers, as those above
+  DriveRates nvme;
+  NetworkRates network;
+  std::optional<GpuRates> gpu;
   double matmul_peak_flops_per_s() const;  // of the fastest shape
 };
 
 // arithmetic.json of a run.
 nlohmann::json arithmetic_json(const RunSetup& setup, const MachineRates& rates);
-
-// What measure_machine() writes at most to a storage of this capacity.
-std::int64_t measuring_bytes(std::int64_t capacity_bytes);
 
 // The matmul choices are rank 0's, for all ranks: those in its `recorded`, or without it the
 // fastest; the rest is this rank's. Uses device, host and

@@ -9,7 +9,7 @@
 
 #include <array>
 
-#include "engine/plan/machine_rates.h"
+#include "engine/cost/machine_rates.h"
 #include "engine/plan/run_setup.h"
 
 namespace strata::engine {

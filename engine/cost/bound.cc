@@ -1,4 +1,4 @@
-#include "engine/plan/bound.h"
+#include "engine/cost/bound.h"
 
 #include <algorithm>
 
@@ -9,6 +9,7 @@ namespace strata::engine {
 
 namespace {
 
+using offload::Link;
 using ops::MatmulKind;
 
 // Seconds of each kind of matmul for `rows` rows through a list of linear layers.
@@ -99,10 +100,11 @@ StepBound step_bound(const RunSetup& setup, const MachineRates& rates) {
   for (std::size_t p = 0; p < bound.phases.size(); ++p) {
     const offload::PhaseTraffic& traffic = setup.plan.traffic[p];
     PhaseBound& phase = bound.phases[p];
-    phase.nvme_s = over(traffic.nvme_read_bytes, rates.nvme_read_bytes_per_s) +
-                   over(traffic.nvme_written_bytes, rates.nvme_written_bytes_per_s);
-    const std::int64_t copied = 2 * (traffic.to_device_bytes + traffic.from_device_bytes +
-                                     traffic.gathered_bytes + traffic.reduced_bytes);
+    phase.nvme_s = rates.nvme.seconds(static_cast<double>(traffic.bytes(Link::nvme_read)),
+                                      static_cast<double>(traffic.bytes(Link::nvme_written)));
+    const std::int64_t copied =
+        2 * (traffic.bytes(Link::to_device) + traffic.bytes(Link::from_device) +
+             traffic.bytes(Link::gathered) + traffic.bytes(Link::reduced));
     phase.cores_s = over(traffic.optimizer_bytes + copied, rates.memory_bytes_per_s);
   }
   bound.phases[0].cores_s += compute.forward;

@@ -1,4 +1,4 @@
-#include "engine/plan/machine_rates.h"
+#include "engine/cost/machine_rates.h"
 
 #include <algorithm>
 #include <chrono>
@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "engine/plan/write_forecast.h"
 #include "kernels/base/bytes.h"
 #include "kernels/base/error.h"
 
@@ -126,17 +127,26 @@ void measure_storage(const RunSetup& setup, CpuDevice& device, io::Storage& stor
     for (io::IoGroup& group : groups) group.wait();
     return static_cast<double>(pieces * piece) / watch.seconds();
   };
-  rates.nvme_written_bytes_per_s =
+  rates.nvme.written_bytes_per_s =
       bytes_per_s([&](std::int64_t offset, AlignedSpan span, io::IoGroup& group) {
         storage.write(offset, span, group);
       });
-  rates.nvme_read_bytes_per_s =
+  rates.nvme.read_bytes_per_s =
       bytes_per_s([&](std::int64_t offset, AlignedSpan span, io::IoGroup& group) {
         storage.read(offset, span, group);
       });
 }
 
 }  // namespace
+
+double DriveRates::seconds(double read_bytes, double written_bytes) const {
+  if (!in_use()) return 0;
+  const double apart = read_bytes / read_bytes_per_s + written_bytes / written_bytes_per_s;
+  if (mixed_bytes_per_s == 0) return apart;
+  const double both = std::min(read_bytes, written_bytes);
+  return std::min(apart, 2 * both / mixed_bytes_per_s + (read_bytes - both) / read_bytes_per_s +
+                             (written_bytes - both) / written_bytes_per_s);
+}
 
 double MachineRates::matmul_peak_flops_per_s() const {
   double peak = 0;
@@ -148,11 +158,6 @@ nlohmann::json arithmetic_json(const RunSetup& setup, const MachineRates& rates)
   return arithmetic_json(RecordedArithmetic{name_of(setup.isa), ops::matmul_library(),
                                             name_of(setup.shape.precision),
                                             rates.default_arithmetic, rates.matmuls});
-}
-
-// A small store is gone over several times.
-std::int64_t measuring_bytes(std::int64_t capacity_bytes) {
-  return std::min(128 * kMiB, 16 * capacity_bytes);
 }
 
 MachineRates measure_machine(const RunSetup& setup, CpuDevice& device, io::Storage* storage,

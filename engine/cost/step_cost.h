@@ -1,0 +1,69 @@
+// StepCost: what a step asks of every resource, phase by phase, and the bound that follows: the
+// shortest time that a step could take on this machine.
+//
+//   bound = Σ over phases of the longest resource in the phase
+//
+// The phases are forward and backward: with a deferred optimizer the norm is a barrier between
+// them, and what is prefetched across it is limited by the host budget. Resources:
+//   gpu          compute, where the device is one (described machines only, so far)
+//   cores        as one resource, with all workers: on the cpu device compute; and always the
+//                optimizer, gradients, checksums, copies and the kernel's time for I/O
+//   to_device,
+//   from_device  PCIe, both ways at once; on the cpu device copies by the cores, so 0
+//   nvme         reads and writes share it (DriveRates)
+//   network      what other ranks send
+// Recompute is part of backward and counted apart, for it is no useful work. docs/performance.md
+// explains it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "engine/cost/compute_cost.h"
+#include "engine/cost/machine_rates.h"
+#include "engine/plan/run_setup.h"
+
+namespace strata::engine {
+
+enum class Resource : std::uint8_t { gpu, cores, to_device, from_device, nvme, network };
+inline constexpr int kResources = 6;
+const char* name_of(Resource resource);
+
+// What the cores do, in seconds of all workers.
+enum class CoreWork : std::uint8_t {
+  matmul,
+  attention,
+  elementwise,
+  recompute,  // of all three kinds
+  optimizer,
+  gradients,  // sums of contributions, the norm, rounding
+  checksums,
+  copies,
+  io
+};
+inline constexpr int kCoreWorks = 9;
+const char* name_of(CoreWork work);
+
+struct PhaseCost {
+  std::array<double, kResources> seconds{};
+  std::array<double, kCoreWorks> cores{};  // sums up to seconds[cores]
+  double& operator[](Resource r) { return seconds[static_cast<std::size_t>(r)]; }
+  double operator[](Resource r) const { return seconds[static_cast<std::size_t>(r)]; }
+  double operator[](CoreWork w) const { return cores[static_cast<std::size_t>(w)]; }
+  Resource longest() const;
+  double bound_s() const { return (*this)[longest()]; }
+};
+
+struct StepCost {
+  std::array<PhaseCost, offload::kPhases> phases;
+  double flops = 0;  // useful ones of this rank: no recompute
+  double bound_s() const { return phases[0].bound_s() + phases[1].bound_s(); }
+  Resource limit() const;  // the one that most of the bound is spent on
+};
+
+// `rows_share`: of the step's full rows those that are computed (1 without padding); what moves by
+// units does not depend on it.
+StepCost step_cost(const RunSetup& setup, const MachineRates& rates, const ComputeCost& compute,
+                   double rows_share = 1);
+
+}  // namespace strata::engine
