@@ -1,0 +1,75 @@
+// MachineCache: what was measured of this machine, kept from one run of the program to the next in
+//
+//   $XDG_CACHE_HOME/strata/machine-HASH.json, or ~/.cache/strata/machine-HASH.json
+//
+// one file for each identity of a machine, so that machines may share a home directory. In it are
+// three tables: rates and matmuls by the shapes that a run multiplies, drives by what their
+// directories lie on, and costs of compute by the shapes of the model and its micro-batch. Rates
+// steer how fast a run is, never what it computes, except for the matmuls' arithmetic, which a run
+// records for itself (recorded_arithmetic.h).
+//
+// A file that is damaged, of another version or of another machine is not used and replaced by the
+// next store; note() says so. A cache that cannot be written is none: store_*() note it and go on.
+// Not thread-safe; of several ranks on a host one stores.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "engine/cost/compute_cost.h"
+#include "engine/cost/machine_rates.h"
+#include "engine/plan/run_setup.h"
+
+namespace strata::engine {
+
+// What the rates of the cores depend on.
+struct MachineIdentity {
+  std::string processor;  // as /proc/cpuinfo calls it
+  int threads = 0;        // workers of a rank
+  int ranks = 1;          // on this host, which share its memory and drives
+  std::int64_t memory_bytes = 0;
+  std::string isa;             // "avx512"
+  std::string matmul_library;  // name, version and the instruction set that it uses
+  bool operator==(const MachineIdentity&) const = default;
+};
+
+// After ops::attach_cpu_ops(), which settles the library's instruction set.
+MachineIdentity identify_machine(const RunSetup& setup);
+
+// Where the cache of a machine is; "" where neither variable nor home directory says.
+std::string machine_cache_path(const MachineIdentity& identity);
+
+class MachineCache {
+ public:
+  // With what `path` holds of this machine; "": nothing, and nothing is kept.
+  MachineCache(std::string path, MachineIdentity identity);
+
+  // Everything that step_cost() needs for this setup, or nothing. `directories`: of the run's
+  // store, empty when it has none; rates.nvme is theirs.
+  std::optional<MachineRates> find_rates(const RunSetup& setup,
+                                         std::span<const std::string> directories) const;
+  void store_rates(const RunSetup& setup, std::span<const std::string> directories,
+                   const MachineRates& rates);
+
+  // Of this model's shapes, micro-batch, precision, recompute and the matmuls' arithmetic.
+  std::optional<ComputeCost> find_compute(const RunSetup& setup, const MachineRates& rates) const;
+  void store_compute(const RunSetup& setup, const MachineRates& rates, const ComputeCost& cost);
+
+  // Why what was there is not used, or what could not be kept; "" when all is well.
+  const std::string& note() const { return note_; }
+
+ private:
+  nlohmann::json read() const;  // throws FormatError, IoError
+  const nlohmann::json* find(const char* table, const std::string& key) const;
+  void store(const char* table, const std::string& key, nlohmann::json value);
+  void write();
+
+  std::string path_;
+  MachineIdentity identity_;
+  nlohmann::json content_;
+  std::string note_;
+};
+
+}  // namespace strata::engine
