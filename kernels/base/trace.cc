@@ -20,7 +20,12 @@ std::string microseconds(std::int64_t ns) { return fmt::format("{}.{:03}", ns / 
 
 }  // namespace
 
-Tracer::Tracer(std::int64_t spans_max) : spans_(static_cast<std::size_t>(spans_max)) {}
+Tracer::Tracer(std::int64_t spans_max, std::int64_t recent_max)
+    : spans_max_(static_cast<std::size_t>(spans_max)),
+      recent_max_(static_cast<std::size_t>(recent_max)) {
+  spans_.reserve(spans_max_);
+  recent_.spans.reserve(recent_max_);
+}
 
 int Tracer::add_track(std::string name) {
   const std::lock_guard lock(mutex_);
@@ -28,11 +33,39 @@ int Tracer::add_track(std::string name) {
   return static_cast<int>(tracks_.size()) - 1;
 }
 
+int Tracer::find_or_add_track(std::string_view name) {
+  const std::lock_guard lock(mutex_);
+  const auto found = std::find(tracks_.begin(), tracks_.end(), name);
+  if (found != tracks_.end()) return static_cast<int>(found - tracks_.begin());
+  tracks_.emplace_back(name);
+  return static_cast<int>(tracks_.size()) - 1;
+}
+
+std::vector<std::string> Tracer::tracks() const {
+  const std::lock_guard lock(mutex_);
+  return tracks_;
+}
+
 void Tracer::record(int track, const char* name, std::int64_t begin_ns, std::int64_t end_ns,
                     std::int64_t bytes) noexcept {
   const std::lock_guard lock(mutex_);
-  if (recorded_ < spans_.size()) spans_[recorded_] = {name, begin_ns, end_ns, bytes, track};
-  ++recorded_;
+  const auto keep = [&](std::vector<Span>& spans, std::size_t spans_max, std::int64_t& dropped) {
+    if (spans.size() < spans_max) {
+      spans.push_back({name, begin_ns, end_ns, bytes, track});
+    } else {
+      ++dropped;
+    }
+  };
+  keep(spans_, spans_max_, dropped_);
+  keep(recent_.spans, recent_max_, recent_.dropped);
+}
+
+void Tracer::take_recent(RecentSpans& recent) {
+  recent.spans.clear();
+  recent.spans.reserve(recent_max_);
+  recent.dropped = 0;
+  const std::lock_guard lock(mutex_);
+  std::swap(recent, recent_);
 }
 
 void Tracer::write(const std::string& path, int process) const {
@@ -41,10 +74,9 @@ void Tracer::write(const std::string& path, int process) const {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "w"),
                                                              &std::fclose);
   if (file == nullptr) fail();
-  const std::size_t kept = std::min(recorded_, spans_.size());
   try {
     fmt::print(file.get(), "{{\"otherData\":{{\"dropped_spans\":{}}},\"traceEvents\":[\n",
-               recorded_ - kept);
+               dropped_);
     fmt::print(file.get(),
                R"({{"ph":"M","name":"process_name","pid":{},"args":{{"name":"rank {}"}}}})",
                process, process);
@@ -54,8 +86,7 @@ void Tracer::write(const std::string& path, int process) const {
                  R"({{"ph":"M","name":"thread_name","pid":{},"tid":{},"args":{{"name":{}}}}})",
                  process, track, json_string(tracks_[track]));
     }
-    for (std::size_t i = 0; i < kept; ++i) {
-      const Span& span = spans_[i];
+    for (const Span& span : spans_) {
       fmt::print(file.get(),
                  ",\n"
                  R"({{"ph":"X","name":{},"pid":{},"tid":{},"ts":{},"dur":{})",

@@ -1,8 +1,9 @@
-// Tracer: what each stream and thread did and when, for --trace and for the busy times of a run.
+// Tracer: what each stream and thread did and when, for --trace and for the profile of a run.
 //
-// Spans go into a buffer of fixed size taken at construction (recording allocates nothing); once it
-// is full further spans are counted as dropped and the file says so. Thread-safe. A null Tracer*
-// means "off" everywhere: use TraceSpan, which tests for it.
+// Spans go into two buffers of fixed size taken at construction (recording allocates nothing): all
+// of the run for write(), and those since the last take_recent(). Once one is full further spans
+// are counted as dropped, which the file and whoever takes them say. Memory is touched as it fills.
+// Thread-safe. A null Tracer* means "off" everywhere: use TraceSpan, which tests for it.
 // Format written: Chrome trace events ("X" events, microseconds), readable by Perfetto.
 #pragma once
 
@@ -11,16 +12,33 @@
 #include <cstdint>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace strata {
 
 class Tracer {
  public:
-  explicit Tracer(std::int64_t spans_max);
+  struct Span {
+    const char* name;
+    std::int64_t begin_ns;
+    std::int64_t end_ns;
+    std::int64_t bytes;
+    int track;
+  };
+  struct RecentSpans {
+    std::vector<Span> spans;   // in the order in which they ended
+    std::int64_t dropped = 0;  // that ended later and did not fit
+  };
+
+  // `spans_max`: for write(); `recent_max`: for take_recent(); 0: none.
+  explicit Tracer(std::int64_t spans_max, std::int64_t recent_max = 0);
 
   // A row of the trace. Call at set-up; the returned id is for record().
   int add_track(std::string name);
+  // The row of this name, a new one if there is none: for parts of one thread.
+  int find_or_add_track(std::string_view name);
+  std::vector<std::string> tracks() const;  // by id
 
   // `name` must outlive the Tracer (a literal). `bytes` < 0: not shown.
   void record(int track, const char* name, std::int64_t begin_ns, std::int64_t end_ns,
@@ -32,26 +50,38 @@ class Tracer {
         .count();
   }
 
+  // Gives what was recorded since the last call, and records into the memory of `recent` next,
+  // which only the first call enlarges.
+  void take_recent(RecentSpans& recent);
+
   // Writes the whole trace; throws IoError. `process` is shown as the process id (the rank).
   void write(const std::string& path, int process) const;
 
  private:
-  struct Span {
-    const char* name;
-    std::int64_t begin_ns;
-    std::int64_t end_ns;
-    std::int64_t bytes;
-    int track;
-  };
   mutable std::mutex mutex_;
+  std::size_t spans_max_;
+  std::size_t recent_max_;
   std::vector<Span> spans_;
-  std::size_t recorded_ = 0;  // spans recorded so far, the dropped ones too
+  std::int64_t dropped_ = 0;  // from spans_
+  RecentSpans recent_;
   std::vector<std::string> tracks_;
+};
+
+// A row of the trace and who writes to it; nothing without a tracer.
+struct TraceTrack {
+  TraceTrack() = default;
+  TraceTrack(Tracer* its_tracer, std::string_view name) : tracer(its_tracer) {
+    if (tracer != nullptr) id = tracer->find_or_add_track(name);
+  }
+  Tracer* tracer = nullptr;
+  int id = 0;
 };
 
 // Records [construction, destruction) on a track, if there is a tracer.
 class TraceSpan {
  public:
+  TraceSpan(const TraceTrack& track, const char* name, std::int64_t bytes = -1)
+      : TraceSpan(track.tracer, track.id, name, bytes) {}
   TraceSpan(Tracer* tracer, int track, const char* name, std::int64_t bytes = -1)
       : tracer_(tracer), name_(name), bytes_(bytes), track_(track) {
     if (tracer_ != nullptr) begin_ns_ = Tracer::now_ns();

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <thread>
 
 #include "kernels/base/error.h"
@@ -63,6 +64,57 @@ TEST(Tracer, CountsWhatDidNotFit) {
   const nlohmann::json trace = written(tracer, 0);
   EXPECT_EQ(events_of_kind(trace, "X").size(), 2u);
   EXPECT_EQ(trace["otherData"]["dropped_spans"], 3);
+}
+
+std::vector<std::int64_t> begins(const Tracer::RecentSpans& recent) {
+  std::vector<std::int64_t> begins;
+  for (const Tracer::Span& span : recent.spans) begins.push_back(span.begin_ns);
+  return begins;
+}
+
+TEST(Tracer, GivesWhatIsRecentOnceAndKeepsItForTheFile) {
+  Tracer tracer(8, 3);
+  const int track = tracer.add_track("compute");
+  Tracer::RecentSpans recent;
+  for (int i = 0; i < 2; ++i) tracer.record(track, "op", i, i + 1, 10 * i);
+  tracer.take_recent(recent);
+  EXPECT_EQ(begins(recent), (std::vector<std::int64_t>{0, 1}));
+  EXPECT_EQ(recent.spans[1].bytes, 10);
+  EXPECT_EQ(recent.dropped, 0);
+  for (int i = 2; i < 7; ++i) tracer.record(track, "op", i, i + 1);
+  tracer.take_recent(recent);
+  EXPECT_EQ(begins(recent), (std::vector<std::int64_t>{2, 3, 4}));
+  EXPECT_EQ(recent.dropped, 2) << "a full buffer says how much it lacks";
+  tracer.take_recent(recent);
+  EXPECT_TRUE(recent.spans.empty());
+  EXPECT_EQ(recent.dropped, 0) << "dropped is of these spans alone";
+  EXPECT_EQ(events_of_kind(written(tracer, 0), "X").size(), 7u);
+}
+
+// The two buffers change places: neither moves, so neither was allocated anew.
+TEST(Tracer, TakingAllocatesNothingAfterTheFirst) {
+  Tracer tracer(0, 100);
+  Tracer::RecentSpans recent;
+  std::set<const Tracer::Span*> memory;
+  for (int step = 0; step < 6; ++step) {
+    for (int i = 0; i < 150; ++i) tracer.record(0, "op", i, i + 1);
+    tracer.take_recent(recent);
+    EXPECT_EQ(recent.spans.size(), 100u);
+    memory.insert(recent.spans.data());
+  }
+  EXPECT_EQ(memory.size(), 2u);
+}
+
+TEST(Tracer, PartsOfOneThreadShareATrack) {
+  Tracer tracer(4);
+  const TraceTrack main(&tracer, "main");
+  const TraceTrack other(&tracer, "compute");
+  EXPECT_EQ(TraceTrack(&tracer, "main").id, main.id);
+  EXPECT_NE(other.id, main.id);
+  EXPECT_EQ(tracer.tracks(), (std::vector<std::string>{"main", "compute"}));
+  { const TraceSpan off(TraceTrack(nullptr, "main"), "op"); }
+  { const TraceSpan on(main, "op"); }
+  EXPECT_EQ(events_of_kind(written(tracer, 0), "X").size(), 1u);
 }
 
 TEST(Tracer, RecordsFromSeveralThreads) {
