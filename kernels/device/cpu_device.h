@@ -28,6 +28,13 @@ namespace strata {
 
 class CpuDevice;
 
+// Is told of every op that has run, by the thread of its stream: for measuring.
+class OpObserver {
+ public:
+  virtual ~OpObserver() = default;
+  virtual void op_ran(const char* name, double seconds) = 0;
+};
+
 // Counts its records: each wait is for one of them. Records of one event by several threads at once
 // have no order and are a programmer error. Outlives the work that was enqueued on it.
 class CpuEvent final : public Event {
@@ -103,6 +110,9 @@ class CpuDevice final : public Device {
   FailureLatch& failure() { return failure_; }
   Tracer* tracer() { return tracer_; }
   int skip_wait_kind() const { return options_.skip_wait_kind; }
+  // Null: nobody. Call while nothing is enqueued.
+  void observe_ops(OpObserver* observer) { op_observer_ = observer; }
+  OpObserver* op_observer() const { return op_observer_; }
 
   // Ops keep per-device state here (compiled matmuls, scratch memory): one object of a type, owned
   // by the device, attached at set-up.
@@ -117,6 +127,7 @@ class CpuDevice final : public Device {
   WorkerSet& workers_;
   FailureLatch& failure_;
   Tracer* tracer_;
+  OpObserver* op_observer_ = nullptr;
   std::byte* arena_ = nullptr;
   std::mutex mutex_;
   struct Hole {
@@ -130,7 +141,12 @@ class CpuDevice final : public Device {
 template <typename Body>
 void CpuStream::run(const char* name, Body& body) {
   const TraceSpan span(device_.tracer(), track_, name);
+  OpObserver* const observer = device_.op_observer();
+  const std::int64_t begin_ns = observer != nullptr ? Tracer::now_ns() : 0;
   body(device_);
+  if (observer != nullptr) {
+    observer->op_ran(name, 1e-9 * static_cast<double>(Tracer::now_ns() - begin_ns));
+  }
 }
 
 // The stream as a CPU stream; a stream of another device is a programmer error.
