@@ -68,24 +68,23 @@ struct MachineDescription {
   GpuDescription gpu;
   HostDescription host;
   DriveDescription drive;
+
+  int ranks() const { return hosts * ranks_per_host; }
 };
 
 // Throws ConfigError naming the file and the key.
 MachineDescription read_machine_description(const std::string& path);
 MachineDescription parse_machine_description(std::string_view text);
 
-// Of rank 0.
+// Of rank 0, and what its collectives take.
 comm::Topology topology_of(const MachineDescription& machine);
+comm::Communicator::StagingBytes comm_staging_of(const MachineDescription& machine);
 
-// What `options` mean on that machine: budgets that are not given are its memory, the device is its
-// GPU or its cores, --nvme-endurance is its drives'. Throws ConfigError for options that contradict
-// it.
-Options options_for(const MachineDescription& machine, Options options);
+// What `options` mean on that machine: budgets that are not given are its memory, the device is
+// its GPU or its cores, threads are its cores. Throws ConfigError for options that contradict it.
+Options options_for(const MachineDescription& machine, const Options& options);
 
-// Shares of one rank.
-MachineRates rates_of(const MachineDescription& machine, const Options& options);
-
-// NVMe of a host.
-std::int64_t storage_bytes(const MachineDescription& machine);
+// Of one rank, for the shapes and the arithmetic of a setup made with options_for().
+MachineRates rates_of(const MachineDescription& machine, const RunSetup& setup);
 
 }  // namespace strata::engine
