@@ -58,9 +58,9 @@ struct MachineRates {
 nlohmann::json arithmetic_json(const RunSetup& setup, const MachineRates& rates);
 
 // The matmul choices are rank 0's, for all ranks: those in its `recorded`, or without it the
-// fastest; the rest is this rank's. Uses device, host and
-// NVMe space that is given back before it returns: call before the Trainer reserves its own.
-// Overwrites the start of `storage` (may be null).
+// fastest; the rest is this rank's, and 0 where the plan has no room to measure it. Of inference
+// the matmuls alone. Uses device, host and NVMe space that is given back before it returns: call
+// before the Trainer reserves its own. Overwrites the start of `storage` (may be null). Collective.
 MachineRates measure_machine(const RunSetup& setup, CpuDevice& device, io::Storage* storage,
                              comm::Communicator& comm,
                              const RecordedArithmetic* recorded = nullptr);

@@ -1,10 +1,10 @@
 // StepCost: what a step asks of every resource, phase by phase, and the bound that follows: the
 // shortest time that a step could take on this machine.
 //
-//   bound = Σ over phases of the longest resource in the phase
+//   bound = Σ over phases of the longest resource in the phase, less what can move between phases
 //
 // The phases are forward and backward: with a deferred optimizer the norm is a barrier between
-// them, and what is prefetched across it is limited by the host budget. Resources:
+// them. Resources:
 //   gpu          compute, where the device is one (described machines only, so far)
 //   cores        as one resource, with all workers: on the cpu device compute; and always the
 //                optimizer, gradients, checksums, copies and the kernel's time for I/O
@@ -12,8 +12,8 @@
 //   from_device  PCIe, both ways at once; on the cpu device copies by the cores, so 0
 //   nvme         reads and writes share it (DriveRates)
 //   network      what other ranks send
-// Recompute is part of backward and counted apart, for it is no useful work. docs/performance.md
-// explains it.
+// Recompute is part of backward and counted apart, for it is no useful work. A rate that is not
+// known (0) makes its work cost nothing. docs/performance.md explains it.
 #pragma once
 
 #include <array>
@@ -50,20 +50,29 @@ struct PhaseCost {
   double& operator[](Resource r) { return seconds[static_cast<std::size_t>(r)]; }
   double operator[](Resource r) const { return seconds[static_cast<std::size_t>(r)]; }
   double operator[](CoreWork w) const { return cores[static_cast<std::size_t>(w)]; }
+  // Adds it to the cores' too.
+  void add(CoreWork work, double work_s);
   Resource longest() const;
   double bound_s() const { return (*this)[longest()]; }
 };
 
 struct StepCost {
   std::array<PhaseCost, offload::kPhases> phases;
-  double flops = 0;  // useful ones of this rank: no recompute
-  double bound_s() const { return phases[0].bound_s() + phases[1].bound_s(); }
+  // Of the drive's time in the phase that it bounds, what can lie in the other one: reads made
+  // ahead and writes made late, as much as the plan's staging buffers hold at each turn between
+  // phases. 0 where the drive bounds both phases or none.
+  double moved_nvme_s = 0;
+  double bound_s() const { return phases[0].bound_s() + phases[1].bound_s() - moved_nvme_s; }
   Resource limit() const;  // the one that most of the bound is spent on
 };
 
 // `rows_share`: of the step's full rows those that are computed (1 without padding); what moves by
-// units does not depend on it.
+// units does not depend on it, and attention, whose work grows with the square of a sequence's
+// length, is counted by the share's square, the least that it can be. Allocates nothing.
 StepCost step_cost(const RunSetup& setup, const MachineRates& rates, const ComputeCost& compute,
                    double rows_share = 1);
+
+// Floating-point operations of this rank's step with full sequences; no recompute.
+double useful_flops(const RunSetup& setup);
 
 }  // namespace strata::engine

@@ -1,0 +1,135 @@
+#include <algorithm>
+#include <cstring>
+
+#include "engine/cost/measured_rates.h"
+#include "kernels/base/bytes.h"
+#include "kernels/base/error.h"
+#include "models/carver.h"
+#include "offload/store/checksum.h"
+#include "optim_cpu/optimizer.h"
+
+namespace strata::engine {
+
+namespace {
+
+constexpr std::int64_t kBytesMax = 128 * kMiB;  // beyond the caches of most machines
+constexpr std::int64_t kTileBytes = kMiB;
+constexpr int kRepeats = 3;
+
+// The fastest of a few runs of body(tile) over all tiles, on all workers.
+template <typename Body>
+double fastest_bytes_per_s(CpuDevice& device, std::int64_t bytes, std::int64_t tiles,
+                           const Body& body) {
+  double best = 0;
+  for (int repeat = 0; repeat < kRepeats; ++repeat) {
+    const Stopwatch watch;
+    device.workers().parallel_for(tiles, [&](std::int64_t tile, int) { body(tile); });
+    best = std::max(best, static_cast<double>(bytes) / watch.seconds());
+  }
+  return best;
+}
+
+// Of so many elements as the optimizer meets them.
+struct StateLayout {
+  StateLayout(models::Carver& carver, const offload::StateDtypes& dtypes, std::int64_t elements) {
+    const auto take = [&](offload::StateKind kind) {
+      return exists(kind, dtypes) ? carver.take(elements * element_bytes(kind, dtypes)) : nullptr;
+    };
+    const auto take_moment = [&](offload::StateKind kind) -> optim::Moment {
+      if (!exists(kind, dtypes) || dtypes.moments != MomentFormat::int8) return {take(kind)};
+      return {carver.take(elements), carver.take_f32(elements / kScaleElements)};
+    };
+    state.weight = take(offload::StateKind::weights);
+    state.remainder = reinterpret_cast<std::int16_t*>(take(offload::StateKind::remainder));
+    state.moments = dtypes.moments;
+    state.moment1 = take_moment(offload::StateKind::moment1);
+    state.moment2 = take_moment(offload::StateKind::moment2);
+    gradient_bytes = elements * bytes_of(dtypes.gradients);
+    state.gradient = gradient = carver.take(gradient_bytes);
+    state.gradient_dtype = dtypes.gradients;
+    state.elements = elements;
+  }
+
+  optim::State state;
+  std::byte* gradient = nullptr;
+  std::int64_t gradient_bytes = 0;
+};
+
+// Elements [first, first + count).
+optim::State piece(const optim::State& whole, const offload::StateDtypes& dtypes,
+                   std::int64_t first, std::int64_t count) {
+  const auto from = [&](void* values, std::int64_t each_bytes) -> void* {
+    return values == nullptr ? nullptr : static_cast<std::byte*>(values) + first * each_bytes;
+  };
+  const auto moment = [&](const optim::Moment& moment, offload::StateKind kind) -> optim::Moment {
+    if (moment.scales == nullptr) return {from(moment.values, element_bytes(kind, dtypes))};
+    return {from(moment.values, 1), moment.scales + first / kScaleElements};
+  };
+  optim::State part = whole;
+  part.weight = from(whole.weight, bytes_of(dtypes.weights));
+  part.remainder = whole.remainder == nullptr ? nullptr : whole.remainder + first;
+  part.moment1 = moment(whole.moment1, offload::StateKind::moment1);
+  part.moment2 = moment(whole.moment2, offload::StateKind::moment2);
+  part.gradient = from(const_cast<void*>(whole.gradient), bytes_of(dtypes.gradients));
+  part.elements = count;
+  part.first_element = first;
+  return part;
+}
+
+}  // namespace
+
+std::int64_t room_in(const RunSetup& setup, offload::Tier tier, CpuDevice& device) {
+  const Budget& budget =
+      tier == offload::Tier::device ? device.device_budget() : device.host_budget();
+  return setup.plan.total_bytes(tier) - budget.held_bytes();
+}
+
+double measure_memory(const RunSetup& setup, CpuDevice& device) {
+  const std::int64_t room = room_in(setup, offload::Tier::device, device);
+  const std::int64_t tiles = std::min(room, kBytesMax) / (2 * kTileBytes);
+  if (tiles <= 0) return 0;
+  const DeviceBuffer memory = device.allocate("measurement", 2 * tiles * kTileBytes);
+  return fastest_bytes_per_s(device, memory.bytes(), tiles, [&](std::int64_t tile) {
+    std::memcpy(memory.data() + (tiles + tile) * kTileBytes, memory.data() + tile * kTileBytes,
+                kTileBytes);
+  });
+}
+
+double measure_checksums(const RunSetup& setup, CpuDevice& device) {
+  const std::int64_t room = room_in(setup, offload::Tier::device, device);
+  const std::int64_t tiles = std::min(room, kBytesMax) / kTileBytes;
+  if (tiles <= 0) return 0;
+  const DeviceBuffer memory = device.allocate("measurement", tiles * kTileBytes);
+  std::vector<std::uint64_t> sums(static_cast<std::size_t>(tiles));
+  return fastest_bytes_per_s(device, memory.bytes(), tiles, [&](std::int64_t tile) {
+    sums[static_cast<std::size_t>(tile)] =
+        store::checksum(memory.data() + tile * kTileBytes, kTileBytes, 0);
+  });
+}
+
+double measure_optimizer(const RunSetup& setup, CpuDevice& device) {
+  constexpr std::int64_t kTile = optim::kTileElements;
+  const offload::StateDtypes& dtypes = setup.plan.dtypes;
+  const std::int64_t tile_bytes = models::layout_bytes<StateLayout>(dtypes, kTile);
+  const std::int64_t room = room_in(setup, offload::Tier::device, device);
+  const std::int64_t tiles = std::min(room, kBytesMax) / tile_bytes;
+  if (tiles <= 0) return 0;
+  const DeviceBuffer memory = device.allocate("measurement", tiles * tile_bytes);
+  std::memset(memory.data(), 0, static_cast<std::size_t>(memory.bytes()));
+  const auto layout = models::lay_out<StateLayout>(memory.data(), dtypes, tiles * kTile);
+  // In f32 and in bf16 it is a number of about 7e-4.
+  std::memset(layout.gradient, 0x3A, static_cast<std::size_t>(layout.gradient_bytes));
+  optim::StepSettings settings;
+  if (dtypes.moment_count == 1) settings.method = optim::Method::lion;
+  const optim::Segment segment{kTile, 1e-4f, 0.1f};
+  std::int64_t bytes = layout.gradient_bytes;
+  for (const offload::StateKind kind : offload::kLastingKinds) {
+    bytes += 2 * state_bytes(kind, dtypes, tiles * kTile);
+  }
+  return fastest_bytes_per_s(device, bytes, tiles, [&](std::int64_t tile) {
+    const optim::State state = piece(layout.state, dtypes, tile * kTile, kTile);
+    STRATA_CHECK(optim::update(settings, {&segment, 1}, state, setup.isa));
+  });
+}
+
+}  // namespace strata::engine

@@ -1,0 +1,190 @@
+#include "engine/cost/step_cost.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "models/decoder_block.h"
+#include "models/output_head.h"
+
+namespace strata::engine {
+
+namespace {
+
+using offload::Link;
+using offload::Phase;
+using offload::PhaseTraffic;
+using offload::Tier;
+
+double over(double amount, double per_s) { return per_s > 0 ? amount / per_s : 0.0; }
+double over(std::int64_t bytes, double bytes_per_s) {
+  return over(static_cast<double>(bytes), bytes_per_s);
+}
+
+class CostCounter {
+ public:
+  CostCounter(const RunSetup& setup, const MachineRates& rates) : setup_(setup), rates_(rates) {}
+
+  StepCost run(const ComputeCost& compute, double rows_share) {
+    add_compute(compute, rows_share);
+    for (const Phase phase : {Phase::forward, Phase::backward}) add_traffic(phase);
+    this->phase(Phase::backward).add(CoreWork::gradients, gradients_s());
+    cost_.moved_nvme_s = moved_nvme_s();
+    return cost_;
+  }
+
+ private:
+  PhaseCost& phase(Phase phase) { return cost_.phases[static_cast<std::size_t>(phase)]; }
+
+  // The step's micro-batches, the last one as the part of a full one that it is.
+  void add_compute(const ComputeCost& compute, double rows_share) {
+    const double micro_batches = static_cast<double>(setup_.batch.sequences(setup_.topology.rank)) /
+                                 static_cast<double>(setup_.batch.micro_batch);
+    const auto of_step = [&](WorkSeconds work) {
+      work = work * (micro_batches * rows_share);
+      work[Work::attention] *= rows_share;
+      return work;
+    };
+    const auto layers = static_cast<double>(setup_.model.layers);
+    WorkSeconds forward = compute.block_forward * layers;
+    forward += compute.embedding_forward;
+    forward += compute.head_forward;
+    WorkSeconds backward = compute.block_backward * layers;
+    backward += compute.head_backward;
+    backward += compute.embedding_backward;
+    add_work(phase(Phase::forward), of_step(forward));
+    add_work(phase(Phase::backward), of_step(backward));
+    const double recompute_s = of_step(compute.block_recompute * layers).total();
+    if (rates_.gpu) {
+      phase(Phase::backward)[Resource::gpu] += recompute_s;
+    } else {
+      phase(Phase::backward).add(CoreWork::recompute, recompute_s);
+    }
+  }
+
+  void add_work(PhaseCost& phase, const WorkSeconds& work) const {
+    if (rates_.gpu) {
+      phase[Resource::gpu] += work.total();
+      return;
+    }
+    phase.add(CoreWork::matmul, work[Work::matmul]);
+    phase.add(CoreWork::attention, work[Work::attention]);
+    phase.add(CoreWork::elementwise, work[Work::elementwise]);
+  }
+
+  void add_traffic(Phase phase) {
+    const PhaseTraffic& traffic = setup_.plan.phase(phase);
+    PhaseCost& cost = this->phase(phase);
+    const std::int64_t nvme_bytes =
+        traffic.bytes(Link::nvme_read) + traffic.bytes(Link::nvme_written);
+    const std::int64_t received = traffic.bytes(Link::gathered) + traffic.bytes(Link::reduced);
+    cost[Resource::nvme] =
+        rates_.nvme.seconds(static_cast<double>(traffic.bytes(Link::nvme_read)),
+                            static_cast<double>(traffic.bytes(Link::nvme_written)));
+    cost[Resource::network] = over(received, rates_.network.bytes_per_s);
+    cost.add(CoreWork::optimizer, over(traffic.optimizer_bytes, rates_.optimizer_bytes_per_s));
+    cost.add(CoreWork::checksums, over(nvme_bytes, rates_.checksum_bytes_per_s));
+    cost.add(CoreWork::io,
+             static_cast<double>(nvme_bytes) * rates_.nvme.core_s_per_byte / setup_.threads);
+    if (rates_.gpu) {
+      cost[Resource::to_device] =
+          over(traffic.bytes(Link::to_device), rates_.gpu->to_device_bytes_per_s);
+      cost[Resource::from_device] =
+          over(traffic.bytes(Link::from_device), rates_.gpu->from_device_bytes_per_s);
+      return;
+    }
+    const std::int64_t copied =
+        traffic.bytes(Link::to_device) + traffic.bytes(Link::from_device) + received;
+    cost.add(CoreWork::copies, over(2 * copied, rates_.memory_bytes_per_s));
+  }
+
+  // Each contribution but the first is added to a sum in f32 (two reads, a write); the final one is
+  // rounded, where gradients are bf16, and read for the norm.
+  double gradients_s() const {
+    const std::int64_t final_bytes = bytes_of(setup_.plan.dtypes.gradients);
+    const std::int64_t rounding_bytes =
+        setup_.plan.dtypes.gradients == Dtype::bf16 ? 4 + final_bytes : 0;
+    std::int64_t bytes = 0;
+    for (std::size_t i = 0; i < setup_.plan.units.size(); ++i) {
+      const offload::UnitPlan& unit = setup_.plan.units[i];
+      if (unit.frozen) continue;
+      const std::int64_t sums =
+          setup_.plan_input.units[i].gradient_contributions * setup_.plan.passes - 1;
+      bytes += unit.shard_elements * (12 * sums + rounding_bytes + final_bytes);
+    }
+    return over(bytes, rates_.memory_bytes_per_s);
+  }
+
+  // See StepCost. At most what the drive exceeds the next resource by in the one phase, and lies
+  // idle in the other.
+  double moved_nvme_s() const {
+    const auto excess_s = [](const PhaseCost& phase) {
+      PhaseCost others = phase;
+      others[Resource::nvme] = 0;
+      return phase[Resource::nvme] - others.bound_s();
+    };
+    const double first_s = excess_s(cost_.phases[0]);
+    const double second_s = excess_s(cost_.phases[1]);
+    if (first_s * second_s >= 0) return 0;
+    constexpr int kTurns = 2;  // to backward, and to the next step's forward
+    const double slowest = std::min(rates_.nvme.read_bytes_per_s, rates_.nvme.written_bytes_per_s);
+    const double held_s = over(kTurns * staging_bytes(), slowest);
+    return std::min({held_s, std::abs(first_s), std::abs(second_s)});
+  }
+
+  std::int64_t staging_bytes() const {
+    std::int64_t bytes = 0;
+    for (const offload::PlannedBuffer& buffer : setup_.plan.buffers) {
+      if (buffer.tier == Tier::host && buffer.tag.ends_with(" staging")) bytes += buffer.bytes;
+    }
+    return bytes;
+  }
+
+  const RunSetup& setup_;
+  const MachineRates& rates_;
+  StepCost cost_;
+};
+
+}  // namespace
+
+const char* name_of(Resource resource) {
+  constexpr std::array<const char*, kResources> kNames = {"GPU",         "cores", "to device",
+                                                          "from device", "NVMe",  "network"};
+  return kNames[static_cast<std::size_t>(resource)];
+}
+
+const char* name_of(CoreWork work) {
+  constexpr std::array<const char*, kCoreWorks> kNames = {"matmul",    "attention", "elementwise",
+                                                          "recompute", "optimizer", "gradients",
+                                                          "checksums", "copies",    "I/O"};
+  return kNames[static_cast<std::size_t>(work)];
+}
+
+void PhaseCost::add(CoreWork work, double work_s) {
+  cores[static_cast<std::size_t>(work)] += work_s;
+  (*this)[Resource::cores] += work_s;
+}
+
+Resource PhaseCost::longest() const {
+  return static_cast<Resource>(std::max_element(seconds.begin(), seconds.end()) - seconds.begin());
+}
+
+Resource StepCost::limit() const {
+  const PhaseCost& longer =
+      phases[0].bound_s() > phases[1].bound_s() ? phases[0] : phases[1];  // of two, it is most
+  return longer.longest();
+}
+
+StepCost step_cost(const RunSetup& setup, const MachineRates& rates, const ComputeCost& compute,
+                   double rows_share) {
+  return CostCounter(setup, rates).run(compute, rows_share);
+}
+
+double useful_flops(const RunSetup& setup) {
+  const models::Batch batch{setup.batch.sequences(setup.topology.rank), setup.batch.seq_len};
+  const models::DecoderBlock block(setup.model, setup.shape.precision, batch);
+  const models::OutputHead head(setup.model, setup.shape.precision, batch);
+  return 3 * (static_cast<double>(setup.model.layers) * block.forward_flops(batch) +
+              head.forward_flops(batch));
+}
+
+}  // namespace strata::engine
