@@ -52,6 +52,11 @@ std::string options_help(const CommandSyntax& command) {
   append_option(out, "help", "", "Show this");
   out += fmt::format("\nDefaults stand in brackets.{}\n",
                      takes_sizes ? " Sizes read like 24GiB or 512MB." : "");
+  if (command.kind == CommandKind::tune) {
+    out +=
+        "The options of strata train may be given too; they stay as they are, and stand in the "
+        "commands shown.\n";
+  }
   if (command.kind == CommandKind::plan) {
     out += "The other options of strata train may be given too, and change nothing here.\n";
   }

@@ -24,6 +24,7 @@ std::vector<OptionSpec> build_list() {
   add_generating(list);
   add_watching(list);
   add_limits(list);
+  add_tuning(list);
   add_benchmark(list);
   share_with_inference(list);
   return list.take();
@@ -40,6 +41,10 @@ Options default_options(CommandKind command) {
   Options options;
   if (command == CommandKind::eval) options.eval_batches = 0;
   return options;
+}
+
+bool is_given(const Options& options, std::string_view name) {
+  return std::find(options.given.begin(), options.given.end(), name) != options.given.end();
 }
 
 std::string recorded_value(const OptionSpec& option, const Options& options) {
@@ -78,6 +83,8 @@ const char* title_of(OptionGroup group) {
       return "Watching";
     case OptionGroup::limits:
       return "Limits";
+    case OptionGroup::tuning:
+      return "Tuning";
     case OptionGroup::benchmark:
       return "Benchmark";
   }

@@ -26,12 +26,14 @@ enum class OptionGroup {
   generating,
   watching,
   limits,
+  tuning,
   benchmark
 };
 
 enum class CommandKind {
   train,
   plan,
+  tune,
   eval,
   generate,
   export_run,
@@ -95,9 +97,10 @@ struct CommandSyntax {
   CommandKind kind;
 
   // `plan` accepts options that it does not use too, so that a plan can be asked for with the
-  // options of the run; the others refuse what is not theirs.
+  // options of the run, and `tune` those of `train`; the others refuse what is not theirs.
   bool takes(const OptionSpec& option) const {
-    return kind == CommandKind::plan || option.used_by.contains(kind);
+    return kind == CommandKind::plan || option.used_by.contains(kind) ||
+           (kind == CommandKind::tune && option.used_by.contains(CommandKind::train));
   }
 };
 

@@ -54,6 +54,7 @@ void add_generating(ListBuilder& list);
 void share_with_inference(ListBuilder& list);
 void add_watching(ListBuilder& list);
 void add_limits(ListBuilder& list);
+void add_tuning(ListBuilder& list);
 void add_benchmark(ListBuilder& list);
 
 }  // namespace strata::engine

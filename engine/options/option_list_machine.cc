@@ -7,13 +7,20 @@ void add_tiers(ListBuilder& list) {
   list.add("device", "Where the mathematics runs; auto is cpu, the only one that this build has",
            choice_field({"auto", "cpu", "cuda"}, &Options::device), {"accelerator"});
   list.mathematical(false);
-  list.add("device-memory",
-           "Hard budget of the device memory of each rank; on the cpu device this is RAM too",
-           size_field(&Options::device_memory), {"gpu_memory"})
-      .of_a_rank = true;
-  list.add("host-memory", "Hard budget of pinned host memory per machine, divided over its ranks",
-           size_field(&Options::host_memory), {"cpu_memory"})
-      .of_a_rank = true;
+  OptionSpec& device_memory =
+      list.add("device-memory",
+               "Hard budget of the device memory of each rank; on the cpu device this is RAM too. "
+               "Unset, what is free less a margin; auto in strata train, what makes steps short",
+               size_field(&Options::device_memory), {"gpu_memory"});
+  device_memory.of_a_rank = true;
+  device_memory.shows_default = false;
+  OptionSpec& host_memory = list.add(
+      "host-memory",
+      "Hard budget of pinned host memory per machine, divided over its ranks; unset and auto as "
+      "above",
+      size_field(&Options::host_memory), {"cpu_memory"});
+  host_memory.of_a_rank = true;
+  host_memory.shows_default = false;
   OptionSpec& nvme =
       list.add("nvme",
                "Directories for the state that fits no memory, one for each drive, with the "
@@ -46,6 +53,12 @@ void add_tiers(ListBuilder& list) {
   list.add("recompute", "Recompute a unit's activations in backward instead of keeping them",
            switch_field(&Options::recompute),
            {"gradient_checkpointing", "activation_checkpointing"});
+  list.used_by({CommandKind::plan, CommandKind::tune});
+  OptionSpec& machine = list.add(
+      "machine", "Plan for the machine that this file describes (docs/machines), not for this one",
+      text_field("FILE", &Options::machine));
+  machine.of_a_start = true;
+  machine.paths = OptionPaths::one;
 }
 
 void add_limits(ListBuilder& list) {
@@ -67,6 +80,22 @@ void add_limits(ListBuilder& list) {
       .of_a_rank = true;
   list.add("comm-timeout", "Seconds after which a silent rank ends the run",
            number_field("SECONDS", &Options::comm_timeout), {"ddp_timeout", "dist_timeout"});
+}
+
+void add_tuning(ListBuilder& list) {
+  list.group(OptionGroup::tuning);
+  list.used_by({CommandKind::tune});
+  list.add("vary",
+           "Options that change what is computed and that may be chosen nevertheless, where they "
+           "are not given: micro-batch, pass, moments, grad-dtype, or none",
+           list_field("NAME,...", &Options::vary));
+  list.add("plans", "How many plans to show", integer_field(&Options::plans));
+  list.add("measure", "Train a few steps with each of them, and show what they take",
+           switch_field(&Options::measure))
+      .is_flag = true;
+  list.add("refresh", "Measure the machine anew, whatever is known of it",
+           switch_field(&Options::refresh))
+      .is_flag = true;
 }
 
 void add_benchmark(ListBuilder& list) {

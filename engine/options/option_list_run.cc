@@ -111,8 +111,8 @@ void add_watching(ListBuilder& list) {
                text_field("FILE", &Options::trace));
   trace.of_a_rank = true;
   trace.paths = OptionPaths::one;
-  list.used_by({CommandKind::train, CommandKind::plan, CommandKind::inspect, CommandKind::verify,
-                CommandKind::export_run, CommandKind::gc, CommandKind::doctor,
+  list.used_by({CommandKind::train, CommandKind::plan, CommandKind::tune, CommandKind::inspect,
+                CommandKind::verify, CommandKind::export_run, CommandKind::gc, CommandKind::doctor,
                 CommandKind::bench_io, CommandKind::bench_optimizer});
   list.add("json", "Progress and results as JSON on standard output", switch_field(&Options::json))
       .is_flag = true;

@@ -16,6 +16,7 @@ void set_option(const OptionSpec& spec, Options& options, std::string_view text,
                 std::string_view where) {
   try {
     spec.set(options, text);
+    if (!is_given(options, spec.name)) options.given.push_back(spec.name);
   } catch (const ConfigError& e) {
     throw_error<ConfigError>("{}: {}", where, e.what());
   }
@@ -129,6 +130,7 @@ Options parse_options(const CommandSyntax& command, const std::vector<std::strin
 
   Options options = base;
   options.arguments = operands(app.remaining(), command);
+  options.given.clear();
   for (const std::string& path : config->results()) apply_config_file(path, command, options);
   for (std::size_t i = 0; i < given.size(); ++i) {
     if (given[i]->count() > 0) reset_rival(option_list()[i].name, options);

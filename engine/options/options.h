@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace strata::engine {
@@ -26,6 +27,7 @@ inline constexpr const char* kArithmeticChange = "arithmetic";
 // "auto" is an empty optional wherever a value can be chosen by the program.
 struct Options {
   std::vector<std::string> arguments;  // what stands beside options: folders
+  std::vector<std::string> given;      // options that were set, not those recorded with a run
 
   // model, data
   std::string model;
@@ -46,6 +48,8 @@ struct Options {
   std::optional<std::int64_t> chunk_size;     // bytes of one optimizer transfer, in f32
   std::string activations = "auto";           // auto, device, host, nvme
   bool recompute = true;
+
+  std::string machine;                        // file of a described one; empty: this one
 
   // batch
   std::int64_t global_batch = 8;  // sequences per step over all ranks
@@ -127,6 +131,12 @@ struct Options {
   double io_timeout = 30;          // seconds
   double comm_timeout = 300;       // seconds
 
+  // tuning
+  std::vector<std::string> vary = {"micro-batch", "pass"};
+  int plans = 5;  // to show
+  bool measure = false;
+  bool refresh = false;
+
   // benchmark
   std::vector<std::string> blocks = {"64KiB", "256KiB", "1MiB", "4MiB"};
   std::vector<std::string> depths = {"1", "4", "16"};
@@ -137,5 +147,8 @@ struct Options {
   std::int64_t elements = 100'000'000;
   std::vector<std::string> variants;  // empty: all
 };
+
+// Whether the option was set where the program was started, to whatever value.
+bool is_given(const Options& options, std::string_view name);
 
 }  // namespace strata::engine

@@ -8,18 +8,15 @@
 
 namespace strata::engine {
 
-namespace {
-
-std::int64_t usable_bytes() {
+std::int64_t usable_memory_bytes(const comm::Topology& topology) {
   const std::int64_t available = available_memory_bytes();
-  return std::max<std::int64_t>(0, available - std::max(kGiB, available / 10));
+  return std::max<std::int64_t>(0, available - std::max(kGiB, available / 10)) /
+         topology.local_world_size;
 }
-
-}  // namespace
 
 MemoryBudgets resolve_memory_budgets(const Options& options, const comm::Topology& topology) {
   const std::int64_t ranks = topology.local_world_size;
-  const std::int64_t share = usable_bytes() / ranks;
+  const std::int64_t share = usable_memory_bytes(topology);
   MemoryBudgets budgets;
   if (options.host_memory) budgets.host_bytes = *options.host_memory / ranks;
   if (options.device_memory) budgets.device_bytes = *options.device_memory;
@@ -31,6 +28,7 @@ MemoryBudgets resolve_memory_budgets(const Options& options, const comm::Topolog
   } else if (!options.device_memory) {
     budgets.device_bytes = std::max<std::int64_t>(0, share - budgets.host_bytes);
   }
+  if (!options.machine.empty()) return budgets;  // of a described machine: given, and checked
   const std::int64_t both = budgets.host_bytes + budgets.device_bytes;
   const std::int64_t available = available_memory_bytes() / ranks;
   if (both > available) {

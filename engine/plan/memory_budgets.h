@@ -17,6 +17,9 @@ struct MemoryBudgets {
   std::int64_t host_bytes = 0;
 };
 
+// What a rank may take of this machine's memory, for both tiers.
+std::int64_t usable_memory_bytes(const comm::Topology& topology);
+
 MemoryBudgets resolve_memory_budgets(const Options& options, const comm::Topology& topology);
 
 }  // namespace strata::engine

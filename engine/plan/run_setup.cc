@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "engine/plan/budget_advice.h"
-#include "engine/plan/memory_budgets.h"
 #include "engine/plan/prompt.h"
 #include "kernels/base/bytes.h"
 #include "kernels/base/error.h"
@@ -170,6 +169,21 @@ offload::StateDtypes state_dtypes(const Options& options, Purpose purpose) {
   return dtypes;
 }
 
+// What this rank's share of the step adds to what all ranks do alike.
+void add_batch(const RunSetup& setup, offload::PlanInput& input) {
+  const BatchLayout& batch = setup.batch;
+  const int rank = setup.topology.rank;
+  input.batch_bytes = batch.sequences(rank) * batch.seq_len * BatchLayout::kRowBytes;
+  input.result_bytes = kLossBytes;
+  WalkShape shape = largest_walk(setup.shape, setup.index);
+  const std::int64_t last =
+      batch.micro_batches(rank) - (batch.passes() - 1) * batch.pass_micro_batches_max();
+  if (last == shape.micro_batches) return;
+  shape.micro_batches = static_cast<int>(last);
+  RecordWalk records = record_walk(shape, WalkKind::training);
+  input.last_pass = {std::move(records.accesses), records.backward_turn};
+}
+
 offload::PlanInput plan_input(const RunSetup& setup,
                               comm::Communicator::StagingBytes comm_staging) {
   const Options& options = setup.options;
@@ -185,33 +199,25 @@ offload::PlanInput plan_input(const RunSetup& setup,
   input.update = update_time(options);
   input.durability = durability(options, setup.shape.purpose);
   input.passes = setup.batch.passes();
-  input.placement = placement(options);
   input.block_elements = setup.block_elements;
-  if (options.chunk_size)
-    input.chunk_elements = ceil_div(*options.chunk_size, bytes_of(Dtype::f32));
   const WalkKind walk =
       setup.shape.purpose == Purpose::training ? WalkKind::training : WalkKind::evaluation;
   const UnitWalk units = unit_walk(setup.index, walk);
   input.uses = units.uses;
-  // Further ahead than the whole pass there is nothing to read.
-  input.prefetch = static_cast<int>(
-      std::min<std::int64_t>(options.prefetch, static_cast<std::int64_t>(units.uses.size())));
   input.forward_uses = units.forward_uses;
   RecordWalk records = record_walk(largest_walk(setup.shape, setup.index), walk);
   input.record_walk = std::move(records.accesses);
   input.backward_turn = records.backward_turn;
   input.record_bytes = record_bytes(setup.shape);
+  if (setup.shape.purpose == Purpose::training) add_batch(setup, input);
   input.fixed = fixed_buffers(setup, comm_staging);
-  const MemoryBudgets budgets = resolve_memory_budgets(options, setup.topology);
-  input.device_memory_bytes = budgets.device_bytes;
-  input.host_memory_bytes = budgets.host_bytes;
   return input;
 }
 
-// Everything that follows from the options but the plan.
-RunSetup resolve(const Options& options, const comm::Topology& topology,
-                 comm::Communicator::StagingBytes comm_staging, std::int64_t block_elements,
-                 Purpose purpose) {
+// All but what set_tiers() sets.
+RunSetup resolve_shape(const Options& options, const comm::Topology& topology,
+                       comm::Communicator::StagingBytes comm_staging, std::int64_t block_elements,
+                       Purpose purpose) {
   RunSetup setup;
   setup.options = options;
   setup.block_elements = block_elements;
@@ -243,6 +249,14 @@ RunSetup resolve(const Options& options, const comm::Topology& topology,
   setup.op_limits = op_limits(setup);
   setup.plan_input = plan_input(setup, comm_staging);
   return setup;
+}
+
+// Everything that follows from the options but the plan.
+RunSetup resolve(const Options& options, const comm::Topology& topology,
+                 comm::Communicator::StagingBytes comm_staging, std::int64_t block_elements,
+                 Purpose purpose) {
+  return resolve_run_setup(options, topology, comm_staging,
+                           resolve_memory_budgets(options, topology), block_elements, purpose);
 }
 
 // What does not fit into memory needs a directory.
@@ -278,6 +292,28 @@ std::int64_t portable_memory_bytes(const RunSetup& setup) {
 std::int64_t stored_blocks_bytes(const RunSetup& setup) {
   if (setup.shape.purpose == Purpose::training || setup.options.run.empty()) return 0;
   return kStoredBlocks * setup.block_elements * bytes_of(Dtype::f32);
+}
+
+RunSetup resolve_run_setup(const Options& options, const comm::Topology& topology,
+                           comm::Communicator::StagingBytes comm_staging,
+                           const MemoryBudgets& budgets, std::int64_t block_elements,
+                           Purpose purpose) {
+  RunSetup setup = resolve_shape(options, topology, comm_staging, block_elements, purpose);
+  set_tiers(setup, options, budgets);
+  return setup;
+}
+
+void set_tiers(RunSetup& setup, const Options& options, const MemoryBudgets& budgets) {
+  setup.options = options;
+  offload::PlanInput& input = setup.plan_input;
+  input.placement = placement(options);
+  // Further ahead than the whole pass there is nothing to read.
+  input.prefetch =
+      static_cast<int>(std::min(options.prefetch, static_cast<int>(input.uses.size())));
+  input.chunk_elements = options.chunk_size ? ceil_div(*options.chunk_size, bytes_of(Dtype::f32))
+                                            : offload::PlanInput().chunk_elements;
+  input.device_memory_bytes = budgets.device_bytes;
+  input.host_memory_bytes = budgets.host_bytes;
 }
 
 RunSetup make_run_setup(const Options& options, const comm::Topology& topology,

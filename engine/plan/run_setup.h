@@ -10,6 +10,7 @@
 #include "engine/options/options.h"
 #include "engine/plan/batch_layout.h"
 #include "engine/plan/decode_sizes.h"
+#include "engine/plan/memory_budgets.h"
 #include "engine/plan/model_source.h"
 #include "engine/plan/model_walk.h"
 #include "engine/plan/parameter_groups.h"
@@ -63,10 +64,23 @@ RunSetup make_run_setup(const Options& options, const comm::Topology& topology,
                         std::int64_t block_elements = offload::kBlockElements,
                         Purpose purpose = Purpose::training);
 
+// make_run_setup() but for the plan, with these budgets: of setup.plan_input, which may not fit.
+// Throws ConfigError.
+RunSetup resolve_run_setup(const Options& options, const comm::Topology& topology,
+                           comm::Communicator::StagingBytes comm_staging,
+                           const MemoryBudgets& budgets,
+                           std::int64_t block_elements = offload::kBlockElements,
+                           Purpose purpose = Purpose::training);
+
+// Gives a resolved setup other options, that differ from its own in nothing but --place,
+// --activations, --prefetch and --chunk-size, and other budgets. Throws ConfigError.
+void set_tiers(RunSetup& setup, const Options& options, const MemoryBudgets& budgets);
+
 // Tags of the buffers that Trainer reserves besides those of offload/ and ModelPass.
 inline constexpr const char* kTokensTag = "tokens";
 inline constexpr const char* kResultsTag = "results";  // sums of losses
 inline constexpr std::int64_t kResultsBytes = Device::kAlignmentBytes;
+inline constexpr std::int64_t kLossBytes = sizeof(double);  // of a step, on its way out
 inline constexpr const char* kPortableTag = "portable checkpoint";
 inline constexpr int kPortableBlocks = 3;
 // Host memory for copies of commits (--checkpoint-to, --export), so many blocks in f32; 0 where
