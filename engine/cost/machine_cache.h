@@ -3,10 +3,10 @@
 //   $XDG_CACHE_HOME/strata/machine-HASH.json, or ~/.cache/strata/machine-HASH.json
 //
 // one file for each identity of a machine, so that machines may share a home directory. In it are
-// three tables: rates and matmuls by the shapes that a run multiplies, drives by what their
-// directories lie on, and costs of compute by the shapes of the model and its micro-batch. Rates
-// steer how fast a run is, never what it computes, except for the matmuls' arithmetic, which a run
-// records for itself (recorded_arithmetic.h).
+// tables of the cores' rates, of matmuls and their arithmetic by the shapes of a model, of drives
+// by what their directories lie on, and of what layers cost by the shapes of a model and its
+// micro-batch. A run records the arithmetic that it computes with for itself, whatever is here
+// (recorded_arithmetic.h).
 //
 // A file that is damaged, of another version or of another machine is not used and replaced by the
 // next store; note() says so. A cache that cannot be written is none: store_*() note it and go on.
@@ -32,7 +32,6 @@ struct MachineIdentity {
   std::int64_t memory_bytes = 0;
   std::string isa;             // "avx512"
   std::string matmul_library;  // name, version and the instruction set that it uses
-  bool operator==(const MachineIdentity&) const = default;
 };
 
 // After ops::attach_cpu_ops(), which settles the library's instruction set.
@@ -61,14 +60,13 @@ class MachineCache {
   const std::string& note() const { return note_; }
 
  private:
-  nlohmann::json read() const;  // throws FormatError, IoError
+  nlohmann::json read() const;  // the tables; throws for what must not be used
   const nlohmann::json* find(const char* table, const std::string& key) const;
-  void store(const char* table, const std::string& key, nlohmann::json value);
   void write();
 
   std::string path_;
   MachineIdentity identity_;
-  nlohmann::json content_;
+  nlohmann::json tables_ = nlohmann::json::object();  // by name and key
   std::string note_;
 };
 

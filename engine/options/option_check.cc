@@ -224,6 +224,7 @@ void check_export_options(const Options& options) {
 }
 
 std::string resolve_device(const Options& options) {
+  if (!options.machine.empty()) return options.device;
   if (options.device == "cuda") {
     throw ConfigError("--device cuda: this build has no CUDA device yet; use --device cpu");
   }

@@ -38,7 +38,7 @@ void name_in_errors(const char* option, const Work& work) {
 }
 
 // The device that --device stands for: "cpu", also for auto. Throws ConfigError for one that this
-// build does not have.
+// build does not have. Of a described machine it stands for itself (machine_description.h).
 std::string resolve_device(const Options& options);
 
 }  // namespace strata::engine

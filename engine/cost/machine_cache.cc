@@ -1,0 +1,223 @@
+#include "engine/cost/machine_cache.h"
+
+#include <fmt/format.h>
+#include <sys/vfs.h>
+
+#include <array>
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
+#include <string_view>
+#include <utility>
+
+#include "io/drive_space.h"
+#include "io/plain_file.h"
+#include "kernels/base/error.h"
+#include "kernels/base/system_file.h"
+
+namespace strata::engine {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kVersion = 1;
+constexpr const char* kCores = "cores";
+constexpr const char* kArithmetic = "arithmetic";
+constexpr const char* kDrives = "drives";
+constexpr const char* kCompute = "compute";
+
+std::string variable(const char* name) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+std::string hash_text(const std::string& text) {
+  return fmt::format("{:016x}", std::hash<std::string>{}(text));
+}
+
+std::string processor_name() {
+  constexpr std::string_view kKey = "model name";
+  const std::string text = read_system_file("/proc/cpuinfo").value_or("");
+  const std::size_t key = text.find(kKey);
+  if (key == std::string::npos) return "";
+  const std::size_t begin = text.find_first_not_of("\t :", key + kKey.size());
+  return text.substr(begin, text.find('\n', begin) - begin);
+}
+
+nlohmann::json json_of(const MachineIdentity& identity) {
+  return {{"processor", identity.processor},
+          {"threads", identity.threads},
+          {"ranks", identity.ranks},
+          {"memory_bytes", identity.memory_bytes},
+          {"isa", identity.isa},
+          {"matmul_library", identity.matmul_library}};
+}
+
+// Of what the network and the sharing of memory depend on.
+std::string ranks_key(const RunSetup& setup) {
+  return fmt::format("{} of {} ranks on {} hosts", setup.topology.local_world_size,
+                     setup.topology.world_size, setup.topology.hosts);
+}
+
+std::string arithmetic_key(const RunSetup& setup) {
+  std::string key =
+      fmt::format("{} {} {}x{}", name_of(setup.shape.precision), setup.options.matmul_dtype,
+                  setup.shape.micro_batch.sequences, setup.shape.micro_batch.tokens);
+  for (const ops::MatmulShape& shape : matmul_shapes(setup.shape)) {
+    if (shape.kind == ops::MatmulKind::forward) key += fmt::format(" {}x{}", shape.n, shape.k);
+  }
+  return key;
+}
+
+// What a block and the head are, but for how many blocks there are.
+std::string compute_key(const RunSetup& setup, const MachineRates& rates) {
+  const models::ModelConfig& model = setup.model;
+  std::string key = fmt::format(
+      "{} {} heads {} kv {} dim {} window {} vocabulary {} recompute {} attention {} ",
+      arithmetic_key(setup), name_of(model.family), model.heads, model.kv_heads, model.head_dim,
+      model.window, model.vocabulary, setup.shape.recompute, name_of(rates.default_arithmetic));
+  for (const ops::MatmulChoice& choice : rates.matmuls) {
+    key += choice.arithmetic == Dtype::bf16 ? 'b' : 'f';
+  }
+  return key;
+}
+
+// The drives and file systems below the directories; "" where one cannot be looked at.
+std::string drives_key(const RunSetup& setup, std::span<const std::string> directories) {
+  std::string key = setup.options.io_engine;
+  for (const std::string& directory : directories) {
+    struct statfs status;
+    if (statfs(directory.c_str(), &status) != 0) return "";
+    key += fmt::format(" {} {:x} {:x}{:x}", io::drive_of(directory), status.f_type,
+                       status.f_fsid.__val[0], status.f_fsid.__val[1]);
+  }
+  return key;
+}
+
+nlohmann::json json_of(const DriveRates& drives) {
+  return {drives.read_bytes_per_s, drives.written_bytes_per_s, drives.mixed_bytes_per_s,
+          drives.core_s_per_byte};
+}
+
+// Members in their order, for writing and reading.
+template <typename Cost>
+auto works_of(Cost& cost) {
+  return std::array{&cost.embedding_forward, &cost.block_forward, &cost.block_recompute,
+                    &cost.block_backward,    &cost.head_forward,  &cost.head_backward,
+                    &cost.embedding_backward};
+}
+
+}  // namespace
+
+MachineIdentity identify_machine(const RunSetup& setup) {
+  MachineIdentity identity;
+  identity.processor = processor_name();
+  identity.threads = setup.threads;
+  identity.ranks = setup.topology.local_world_size;
+  const std::string memory = read_system_file("/proc/meminfo").value_or("");
+  identity.memory_bytes = number_of_key(memory, "MemTotal:").value_or(0) * 1024;
+  identity.isa = name_of(setup.isa);
+  identity.matmul_library = ops::matmul_library();
+  return identity;
+}
+
+std::string machine_cache_path(const MachineIdentity& identity) {
+  fs::path folder = variable("XDG_CACHE_HOME");
+  if (folder.empty() && !variable("HOME").empty()) folder = fs::path(variable("HOME")) / ".cache";
+  if (folder.empty()) return "";
+  const std::string hash = hash_text(json_of(identity).dump());
+  return folder / "strata" / fmt::format("machine-{}.json", hash);
+}
+
+MachineCache::MachineCache(std::string path, MachineIdentity identity)
+    : path_(std::move(path)), identity_(std::move(identity)) {
+  if (path_.empty()) return;
+  try {
+    tables_ = read();
+  } catch (const std::exception& e) {  // of whatever kind: what is there is not used
+    note_ = fmt::format("{} is not used: {}", path_, e.what());
+  }
+}
+
+nlohmann::json MachineCache::read() const {
+  const std::optional<std::string> text = io::read_file(path_);
+  if (!text) return nlohmann::json::object();
+  nlohmann::json json = nlohmann::json::parse(*text);
+  if (json.at("version") != kVersion) throw FormatError("it is of another version");
+  if (json.at("machine") != json_of(identity_)) throw FormatError("it is of another machine");
+  nlohmann::json& tables = json.at("tables");
+  if (json.at("checksum") != hash_text(tables.dump())) throw FormatError("it is damaged");
+  return std::move(tables);
+}
+
+const nlohmann::json* MachineCache::find(const char* table, const std::string& key) const {
+  if (!tables_.contains(table)) return nullptr;
+  const auto entry = tables_[table].find(key);
+  return entry == tables_[table].end() ? nullptr : &*entry;
+}
+
+std::optional<MachineRates> MachineCache::find_rates(
+    const RunSetup& setup, std::span<const std::string> directories) const {
+  const nlohmann::json* const cores = find(kCores, ranks_key(setup));
+  const nlohmann::json* const arithmetic = find(kArithmetic, arithmetic_key(setup));
+  const nlohmann::json* const drives = find(kDrives, drives_key(setup, directories));
+  if (cores == nullptr || arithmetic == nullptr) return std::nullopt;
+  if (drives == nullptr && !directories.empty()) return std::nullopt;
+  MachineRates rates;
+  RecordedArithmetic recorded = read_arithmetic(*arithmetic);
+  rates.matmuls = std::move(recorded.matmuls);
+  rates.default_arithmetic = recorded.default_arithmetic;
+  rates.memory_bytes_per_s = cores->at(0);
+  rates.optimizer_bytes_per_s = cores->at(1);
+  rates.checksum_bytes_per_s = cores->at(2);
+  rates.network.bytes_per_s = cores->at(3);
+  if (!directories.empty()) {
+    rates.nvme = {drives->at(0), drives->at(1), drives->at(2), drives->at(3)};
+  }
+  return rates;
+}
+
+void MachineCache::store_rates(const RunSetup& setup, std::span<const std::string> directories,
+                               const MachineRates& rates) {
+  tables_[kCores][ranks_key(setup)] = {rates.memory_bytes_per_s, rates.optimizer_bytes_per_s,
+                                       rates.checksum_bytes_per_s, rates.network.bytes_per_s};
+  tables_[kArithmetic][arithmetic_key(setup)] = arithmetic_json(setup, rates);
+  const std::string drives = drives_key(setup, directories);
+  if (!directories.empty() && !drives.empty()) tables_[kDrives][drives] = json_of(rates.nvme);
+  write();
+}
+
+std::optional<ComputeCost> MachineCache::find_compute(const RunSetup& setup,
+                                                      const MachineRates& rates) const {
+  const nlohmann::json* const works = find(kCompute, compute_key(setup, rates));
+  if (works == nullptr) return std::nullopt;
+  ComputeCost cost;
+  std::size_t next = 0;
+  for (WorkSeconds* const work : works_of(cost)) works->at(next++).get_to(work->of);
+  return cost;
+}
+
+void MachineCache::store_compute(const RunSetup& setup, const MachineRates& rates,
+                                 const ComputeCost& cost) {
+  nlohmann::json works;
+  for (const WorkSeconds* const work : works_of(cost)) works.push_back(work->of);
+  tables_[kCompute][compute_key(setup, rates)] = std::move(works);
+  write();
+}
+
+void MachineCache::write() {
+  if (path_.empty()) return;
+  const nlohmann::json json = {{"version", kVersion},
+                               {"machine", json_of(identity_)},
+                               {"checksum", hash_text(tables_.dump())},
+                               {"tables", tables_}};
+  try {
+    fs::create_directories(fs::path(path_).parent_path());
+    io::replace_file(path_, json.dump(1) + "\n");
+  } catch (const std::exception& e) {  // a run goes on without
+    note_ = fmt::format("what was measured is not kept: {}", e.what());
+  }
+}
+
+}  // namespace strata::engine
