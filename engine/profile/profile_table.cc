@@ -1,0 +1,128 @@
+#include "engine/profile/profile_table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "engine/profile/profile_json.h"
+
+namespace strata::engine {
+namespace {
+
+// From this share of a step on, something is what the step waits for.
+constexpr double kLimitingShare = 0.85;
+
+double share(std::int64_t ns, const StepProfile& profile) {
+  return profile.wall_ns > 0 ? static_cast<double>(ns) / static_cast<double>(profile.wall_ns) : 0;
+}
+
+std::string percent(double share) { return fmt::format("{:.1f}", 100 * share); }
+
+bool is_shown(const RowTimes& times, const StepProfile& profile) {
+  return times.idle(Idle::nothing) < profile.wall_ns;
+}
+
+bool is_resource(const RowTimes& times) {
+  return times.row == "cores" || times.row.starts_with("drive");
+}
+
+std::string work_text(const RowTimes& times, const StepProfile& profile, std::size_t kinds_max) {
+  std::string text;
+  for (std::size_t k = 0; k < std::min(times.work.size(), kinds_max); ++k) {
+    const double part = share(times.work[k].ns, profile);
+    if (part < 0.0005) break;
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", times.work[k].kind, percent(part));
+  }
+  return text;
+}
+
+// The longest reason to be idle but having nothing to do; nothing's where that is all.
+Idle main_reason(const RowTimes& times) {
+  const auto end = times.idle_ns.begin() + static_cast<int>(Idle::nothing);
+  const auto longest = std::max_element(times.idle_ns.begin(), end);
+  return *longest > 0 ? static_cast<Idle>(longest - times.idle_ns.begin()) : Idle::nothing;
+}
+
+}  // namespace
+
+std::string limit_text(const StepProfile& profile) {
+  const RowTimes* busiest = nullptr;
+  for (const RowTimes& times : profile.rows) {
+    if (!is_resource(times)) continue;
+    if (busiest == nullptr || times.work_ns() > busiest->work_ns()) busiest = &times;
+  }
+  if (busiest == nullptr || busiest->work_ns() == 0) return "nothing was recorded of this step";
+  const double busy = share(busiest->work_ns(), profile);
+  if (busy >= kLimitingShare) {
+    return fmt::format("limited by the {}: at work {}% of the step ({})", busiest->row,
+                       percent(busy), work_text(*busiest, profile, 3));
+  }
+  std::string text = "limited by no resource alone:";
+  for (const RowTimes& times : profile.rows) {
+    if (!is_resource(times)) continue;
+    const Idle reason = main_reason(times);
+    text += fmt::format("{} the {} at work {}%", text.back() == ':' ? "" : ";", times.row,
+                        percent(share(times.work_ns(), profile)));
+    if (reason != Idle::nothing) {
+      text += fmt::format(" and {}% idle for {}", percent(share(times.idle(reason), profile)),
+                          name_of(reason));
+    }
+  }
+  return text;
+}
+
+std::string profile_table(const StepProfile& profile) {
+  std::vector<Idle> reasons;
+  for (int i = 0; i < kIdles; ++i) {
+    const auto reason = static_cast<Idle>(i);
+    const auto has_it = [&](const RowTimes& times) {
+      return is_shown(times, profile) && times.idle(reason) > 0;
+    };
+    if (std::any_of(profile.rows.begin(), profile.rows.end(), has_it)) reasons.push_back(reason);
+  }
+  std::string text = fmt::format("  {:<11}{:>8}", "% of step", "work");
+  for (const Idle reason : reasons) text += fmt::format("{:>9}", name_of(reason));
+  text += '\n';
+  for (const RowTimes& times : profile.rows) {
+    if (!is_shown(times, profile)) continue;
+    text += fmt::format("  {:<11}{:>8}", times.row, percent(share(times.work_ns(), profile)));
+    for (const Idle reason : reasons) {
+      const std::int64_t ns = times.idle(reason);
+      text += fmt::format("{:>9}", ns == 0 ? "" : percent(share(ns, profile)));
+    }
+    text += '\n';
+  }
+  for (const RowTimes& times : profile.rows) {
+    if (times.row != "compute" && !is_resource(times)) continue;
+    const std::string work = work_text(times, profile, 12);
+    if (!work.empty()) text += fmt::format("  work of {}: {}\n", times.row, work);
+  }
+  if (profile.dropped_spans > 0) {
+    text +=
+        fmt::format("  {} spans of this step did not fit and are missing\n", profile.dropped_spans);
+  }
+  return text;
+}
+
+std::string profile_text(const KeptSteps& steps) {
+  if (steps.added() == 0) return "\nprofile: no step was trained";
+  const auto part = [](const char* which, const StepProfile& profile) {
+    return fmt::format("{} step ({}): {:.1f} ms\n{}", which, profile.step,
+                       static_cast<double>(profile.wall_ns) * 1e-6, profile_table(profile));
+  };
+  std::string text = "\nprofile\n" + part("median", steps.median().profile);
+  if (steps.slowest().profile.step != steps.median().profile.step) {
+    text += part("slowest", steps.slowest().profile);
+  }
+  return text + limit_text(steps.median().profile);
+}
+
+std::string profile_summary_json(const KeptSteps& steps) {
+  if (steps.added() == 0) return R"({"profile":null})";
+  return fmt::format(R"({{"profile":{{"limit":"{}","median":{},"slowest":{}}}}})",
+                     limit_text(steps.median().profile), profile_json(steps.median().profile),
+                     profile_json(steps.slowest().profile));
+}
+
+}  // namespace strata::engine
