@@ -1,0 +1,209 @@
+#include "engine/cost/step_prediction.h"
+
+#include <algorithm>
+
+#include "engine/cost/step_prediction_activations.h"
+#include "engine/cost/step_prediction_gradients.h"
+#include "engine/cost/step_prediction_machine.h"
+#include "engine/cost/step_prediction_optimizer.h"
+#include "engine/cost/step_prediction_weights.h"
+
+namespace strata::engine {
+
+namespace {
+
+using offload::UpdateTime;
+
+// The main thread: Trainer::step() and ModelPass (engine/step/), with all that they set in motion.
+class PredictedRun {
+ public:
+  PredictedRun(const RunSetup& setup, const MachineRates& rates, const ComputeCost& cost)
+      : setup_(setup),
+        cost_(cost),
+        walk_(largest_walk(setup.shape, setup.index)),
+        machine_(rates, setup.threads),
+        optimizer_(setup, machine_),
+        weights_(setup, machine_, main_, compute_),
+        gradients_(setup, machine_, main_, compute_, optimizer_),
+        activations_(setup, machine_, main_, compute_) {
+    for (const int unit : setup.index.token_chunks) embedding_elements_ += elements(unit);
+    if (setup.index.learned_positions()) embedding_elements_ += elements(setup.index.positions);
+    for (const int unit : setup.index.head_chunks) head_elements_ += elements(unit);
+    if (deferred()) optimizer_.begin_step(main_);
+    end_of_phase_.push_back(machine_.now(main_));
+  }
+
+  void step() {
+    if (!deferred()) optimizer_.begin_step(main_);
+    const int passes = setup_.batch.passes();
+    for (int pass = 0; pass < passes; ++pass) {
+      set_micro_batches(pass);
+      forward(deferred() && pass == 0 ? &optimizer_ : nullptr);
+      end_of_phase_.push_back(machine_.now(compute_));
+      backward({0, pass == 0, pass + 1 == passes});
+      if (pass + 1 < passes) end_of_phase_.push_back(machine_.now(compute_));
+    }
+    machine_.wait(main_, {compute_.last});
+    gradients_.finish();
+    optimizer_.finish(main_);
+    weights_.flush();
+    end_of_phase_.push_back(machine_.now(main_));
+    if (deferred()) optimizer_.begin_step(main_);
+  }
+
+  // Of the last step.
+  StepPrediction result() const {
+    const std::vector<PredictedMachine::Busy> ends = machine_.run(end_of_phase_);
+    const std::size_t phases = offload::kPhases * static_cast<std::size_t>(setup_.batch.passes());
+    const std::size_t begin = ends.size() - 1 - phases;
+    StepPrediction prediction;
+    prediction.step_s = ends.back().time_s - ends[begin].time_s;
+    for (std::size_t p = 0; p < phases; ++p) {
+      prediction.phases_s[p % offload::kPhases] +=
+          ends[begin + p + 1].time_s - ends[begin + p].time_s;
+    }
+    for (std::size_t r = 0; r < prediction.busy_s.size(); ++r) {
+      prediction.busy_s[r] = ends.back().busy_s[r] - ends[begin].busy_s[r];
+    }
+    return prediction;
+  }
+
+ private:
+  bool deferred() const { return setup_.plan.update == UpdateTime::deferred; }
+  double elements(int unit) const {
+    return static_cast<double>(setup_.plan.units[static_cast<std::size_t>(unit)].elements);
+  }
+
+  // The micro-batches of a pass, each as the part of a full one that it is.
+  void set_micro_batches(int pass) {
+    const BatchLayout& batch = setup_.batch;
+    const std::int64_t first = pass * batch.pass_size * batch.micro_batch;
+    const std::int64_t end = std::min(first + batch.pass_size * batch.micro_batch,
+                                      batch.sequences(setup_.topology.rank));
+    micro_batches_.clear();
+    for (std::int64_t at = first; at < end; at += batch.micro_batch) {
+      micro_batches_.push_back(static_cast<double>(std::min(batch.micro_batch, end - at)) /
+                               static_cast<double>(batch.micro_batch));
+    }
+  }
+
+  // Every micro-batch passes through what is leased: a turn of its records and the compute.
+  void visit(double seconds) {
+    for (const double part : micro_batches_) {
+      activations_.open_turn();
+      machine_.compute(compute_, part * seconds);
+      activations_.end_turn();
+    }
+  }
+
+  void use(double seconds) {
+    weights_.acquire();
+    visit(seconds);
+    weights_.release();
+  }
+
+  void use_for_gradient(double seconds, const offload::Contribution& contribution) {
+    weights_.acquire();
+    add_gradient(seconds, contribution);
+    weights_.release();
+  }
+
+  void add_gradient(double seconds, const offload::Contribution& contribution) {
+    gradients_.open();
+    visit(seconds);
+    gradients_.close(contribution);
+  }
+
+  void begin_walk(PredictedOptimizer* updates) {
+    const offload::Plan& plan = setup_.plan;
+    weights_.begin(plan.uses, updates);
+    if (plan.activations == offload::Tier::device) return activations_.begin({});
+    WalkShape shape = walk_;
+    shape.micro_batches = static_cast<int>(micro_batches_.size());
+    if (shape.micro_batches == shape.micro_batches_max) return activations_.begin(plan.accesses);
+    activations_.begin(offload::schedule_records(record_walk(shape, WalkKind::training).accesses,
+                                                 record_count(shape), plan.record_slots,
+                                                 plan.record_lookahead()));
+  }
+
+  double share_of_embedding(int unit) const { return elements(unit) / embedding_elements_; }
+  double share_of_head(int unit) const { return elements(unit) / head_elements_; }
+
+  void forward(PredictedOptimizer* updates) {
+    const UnitIndex& index = setup_.index;
+    begin_walk(updates);
+    const auto embed = [&](int unit) {
+      use(cost_.embedding_forward.total() * share_of_embedding(unit));
+    };
+    if (index.learned_positions()) embed(index.positions);
+    for (const int unit : index.token_chunks) embed(unit);
+    for (std::size_t block = 0; block < index.blocks.size(); ++block) {
+      use(cost_.block_forward.total());
+    }
+    use(0);  // the final norm, which the head's cost includes
+    for (const int unit : index.head_chunks) {
+      use(cost_.head_forward.total() * share_of_head(unit));
+    }
+  }
+
+  // `order`: whether it is the first and the last pass.
+  void backward(offload::Contribution order) {
+    const UnitIndex& index = setup_.index;
+    const auto contribution = [&](int unit) {
+      return offload::Contribution{unit, order.first, order.last};
+    };
+    for (const int unit : index.head_chunks) {
+      use_for_gradient(cost_.head_backward.total() * share_of_head(unit),
+                       {unit, order.first, order.last && !index.tied()});
+    }
+    use_for_gradient(0, contribution(index.final_norm));
+    const double block_s = cost_.block_recompute.total() + cost_.block_backward.total();
+    for (std::size_t block = index.blocks.size(); block-- > 0;) {
+      use_for_gradient(block_s, contribution(index.blocks[block]));
+    }
+    const auto embedding_s = [&](int unit) {
+      return cost_.embedding_backward.total() * share_of_embedding(unit);
+    };
+    if (index.learned_positions()) {
+      add_gradient(embedding_s(index.positions), contribution(index.positions));
+    }
+    for (const int unit : index.token_chunks) {
+      add_gradient(embedding_s(unit), {unit, order.first && !index.tied(), order.last});
+    }
+    weights_.end();
+    activations_.end();
+  }
+
+  const RunSetup& setup_;
+  const ComputeCost& cost_;
+  WalkShape walk_;
+  PredictedMachine machine_;
+  Lane main_;
+  Lane compute_;
+  PredictedOptimizer optimizer_;
+  PredictedWeights weights_;
+  PredictedGradients gradients_;
+  PredictedActivations activations_;
+  double embedding_elements_ = 0;
+  double head_elements_ = 0;
+  std::vector<double> micro_batches_;
+  std::vector<Moment> end_of_phase_;
+};
+
+// The second is like those that follow: every step begins with all state on its tier.
+constexpr int kSteps = 2;
+
+}  // namespace
+
+Resource StepPrediction::limit() const {
+  return static_cast<Resource>(std::max_element(busy_s.begin(), busy_s.end()) - busy_s.begin());
+}
+
+StepPrediction predict_step(const RunSetup& setup, const MachineRates& rates,
+                            const ComputeCost& compute) {
+  PredictedRun run(setup, rates, compute);
+  for (int step = 0; step < kSteps; ++step) run.step();
+  return run.result();
+}
+
+}  // namespace strata::engine

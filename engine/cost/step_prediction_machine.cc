@@ -1,0 +1,127 @@
+#include "engine/cost/step_prediction_machine.h"
+
+namespace strata::engine {
+
+namespace {
+
+double seconds_of(double bytes, double bytes_per_s) {
+  return bytes_per_s > 0 ? bytes / bytes_per_s : 0;
+}
+
+// Of its rate alone, what a direction keeps while the drive does both: half of the mixed rate, or
+// where that is not known half of its own.
+double rate_beside(const DriveRates& drive, double alone_bytes_per_s) {
+  if (!drive.in_use() || drive.mixed_bytes_per_s == 0) return 0.5;
+  return 0.5 * drive.mixed_bytes_per_s / alone_bytes_per_s;
+}
+
+}  // namespace
+
+PredictedMachine::PredictedMachine(const MachineRates& rates, int threads)
+    : rates_(rates), one_core_(1.0 / threads) {
+  for (int r = 0; r < kResources; ++r) {
+    const auto resource = static_cast<Resource>(r);
+    Fluid::Server& server = servers_[static_cast<std::size_t>(r)];
+    if (resource == Resource::cores) {
+      server = fluid_.add_shared();
+    } else if (resource == Resource::nvme) {
+      server = fluid_.add_queues(rate_beside(rates.nvme, rates.nvme.read_bytes_per_s),
+                                 rate_beside(rates.nvme, rates.nvme.written_bytes_per_s));
+    } else {
+      server = fluid_.add_queues(1, 1);
+    }
+  }
+}
+
+void PredictedMachine::wait(Lane& lane, std::initializer_list<Moment> moments) {
+  for (const Moment moment : moments) {
+    if (moment == lane.last || moment == Fluid::kBeginning) continue;
+    lane.last = fluid_.add({lane.last, moment});
+  }
+}
+
+void PredictedMachine::on_all_cores(Lane& lane, double seconds) {
+  lane.last = fluid_.add_shared_task(server(Resource::cores), seconds, 1, {lane.last});
+}
+
+Moment PredictedMachine::on_one_core(double core_seconds, Moment after) {
+  return fluid_.add_shared_task(server(Resource::cores), core_seconds * one_core_, one_core_,
+                                {after});
+}
+
+void PredictedMachine::compute(Lane& lane, double seconds) {
+  if (!rates_.gpu) return on_all_cores(lane, seconds);
+  lane.last =
+      fluid_.add_queued_task(server(Resource::gpu), Fluid::Queue::first, seconds, {lane.last});
+}
+
+void PredictedMachine::pass_over(Lane& lane, double bytes) {
+  on_all_cores(lane, seconds_of(bytes, rates_.memory_bytes_per_s));
+}
+
+void PredictedMachine::update(Lane& lane, double bytes) {
+  on_all_cores(lane, seconds_of(bytes, rates_.optimizer_bytes_per_s));
+}
+
+void PredictedMachine::copy_in_host(Lane& lane, double bytes) {
+  const double all_cores_s = seconds_of(2 * bytes, rates_.memory_bytes_per_s);
+  lane.last = on_one_core(all_cores_s / one_core_, lane.last);
+}
+
+void PredictedMachine::copy(Lane& lane, Resource link, double bytes) {
+  if (!rates_.gpu) return copy_in_host(lane, bytes);
+  const double rate = link == Resource::to_device ? rates_.gpu->to_device_bytes_per_s
+                                                  : rates_.gpu->from_device_bytes_per_s;
+  lane.last = fluid_.add_queued_task(server(link), Fluid::Queue::first, seconds_of(bytes, rate),
+                                     {lane.last});
+}
+
+void PredictedMachine::copy_to_device(Lane& lane, double bytes) {
+  copy(lane, Resource::to_device, bytes);
+}
+
+void PredictedMachine::copy_from_device(Lane& lane, double bytes) {
+  copy(lane, Resource::from_device, bytes);
+}
+
+void PredictedMachine::receive(Lane& lane, double bytes) {
+  lane.last = fluid_.add_queued_task(server(Resource::network), Fluid::Queue::first,
+                                     seconds_of(bytes, rates_.network.bytes_per_s), {lane.last});
+}
+
+// The drive's time, and at the same time the kernel's on one core.
+Moment PredictedMachine::transfer(Fluid::Queue queue, double bytes, double bytes_per_s,
+                                  Moment after) {
+  const Moment drive = fluid_.add_queued_task(server(Resource::nvme), queue,
+                                              seconds_of(bytes, bytes_per_s), {after});
+  if (rates_.nvme.core_s_per_byte == 0) return drive;
+  return fluid_.add({drive, on_one_core(bytes * rates_.nvme.core_s_per_byte, after)});
+}
+
+Moment PredictedMachine::read(double bytes, std::initializer_list<Moment> after) {
+  return transfer(Fluid::Queue::first, bytes, rates_.nvme.read_bytes_per_s, fluid_.add(after));
+}
+
+void PredictedMachine::check(Lane& lane, Moment arrival, double bytes) {
+  wait(lane, {arrival});
+  on_all_cores(lane, seconds_of(bytes, rates_.checksum_bytes_per_s));
+}
+
+Moment PredictedMachine::write(Lane& lane, double bytes) {
+  on_all_cores(lane, seconds_of(bytes, rates_.checksum_bytes_per_s));
+  return transfer(Fluid::Queue::second, bytes, rates_.nvme.written_bytes_per_s, lane.last);
+}
+
+std::vector<PredictedMachine::Busy> PredictedMachine::run(const std::vector<Moment>& at) const {
+  std::vector<Busy> busy;
+  for (const Fluid::Mark& mark : fluid_.run(at)) {
+    Busy& each = busy.emplace_back();
+    each.time_s = mark.time_s;
+    for (std::size_t r = 0; r < servers_.size(); ++r) {
+      each.busy_s[r] = mark.busy_s[static_cast<std::size_t>(servers_[r])];
+    }
+  }
+  return busy;
+}
+
+}  // namespace strata::engine
