@@ -41,7 +41,7 @@ class CostCounter {
                                  static_cast<double>(setup_.batch.micro_batch);
     const auto of_step = [&](WorkSeconds work) {
       work = work * (micro_batches * rows_share);
-      work[Work::attention] *= rows_share;
+      work[Work::attention] *= setup_.options.pack ? 0 : rows_share;
       return work;
     };
     const auto layers = static_cast<double>(setup_.model.layers);

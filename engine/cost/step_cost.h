@@ -67,8 +67,9 @@ struct StepCost {
 };
 
 // `rows_share`: of the step's full rows those that are computed (1 without padding); what moves by
-// units does not depend on it, and attention, whose work grows with the square of a sequence's
-// length, is counted by the share's square, the least that it can be. Allocates nothing.
+// units does not depend on it, and attention, whose work grows with the square of a document's
+// length, is counted by the share's square, the least that it can be; with several documents in a
+// sequence (--pack) that is next to nothing, and not counted. Allocates nothing.
 StepCost step_cost(const RunSetup& setup, const MachineRates& rates, const ComputeCost& compute,
                    double rows_share = 1);
 

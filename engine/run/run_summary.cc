@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "engine/cost/cost_report.h"
 #include "engine/options/count_text.h"
 #include "engine/options/json_text.h"
 #include "kernels/base/bytes.h"
@@ -38,22 +39,21 @@ std::string losses_text(const RunSummary& summary) {
   return text;
 }
 
-std::string step_text(const RunSummary& summary, const StepBound& bound) {
-  const double bound_ms = bound.seconds() * 1e3;
+// Padded steps have bounds of their own: the mean's is theirs.
+std::string step_text(const RunSummary& summary, const StepCost& bound) {
   const double mean_s = summary.mean_step_s();
-  if (mean_s == 0) return fmt::format("bound {:.1f} ms", bound_ms);
-  if (summary.is_padded) {
-    return fmt::format("{:.1f} ms on average; with sequences of full length the bound is {:.1f} ms",
-                       mean_s * 1e3, bound_ms);
-  }
-  return fmt::format("{:.1f} ms on average, {:.0f}% of bound ({:.1f} ms, set by {})", mean_s * 1e3,
-                     100 * bound.seconds() / mean_s, bound_ms, bound.limit());
+  if (mean_s == 0) return fmt::format("bound {:.1f} ms", bound.bound_s() * 1e3);
+  const std::string mean = fmt::format("{:.1f} ms on average", mean_s * 1e3);
+  if (summary.bounded_s == 0) return mean;
+  const double share = summary.bounds_s / summary.bounded_s;
+  return fmt::format("{}, {:.0f}% of bound ({:.1f} ms, limited by {})", mean, 100 * share,
+                     share * mean_s * 1e3, name_of(bound.limit()));
 }
 
 }  // namespace
 
 std::string summary_json(const RunSummary& summary, const Budget& device, const Budget& host,
-                         const StepBound& bound, nlohmann::json ledger) {
+                         const StepCost& bound, nlohmann::json ledger) {
   const auto number = [](const auto& x) { return x ? nlohmann::json(*x) : nlohmann::json(); };
   return json_text({{"steps", summary.steps},
                     {"first_step", summary.first_step},
@@ -73,13 +73,14 @@ std::string summary_json(const RunSummary& summary, const Budget& device, const 
                     {"nvme_written_bytes", summary.nvme.written_bytes},
                     {"nvme", std::move(ledger)},
                     {"mean_step_s", summary.mean_step_s()},
-                    {"bound_s", bound.seconds()},
+                    {"bound_s", bound.bound_s()},
+                    {"bound", bound_json(bound)},
                     {"wall_s", summary.wall_s}},
                    -1);
 }
 
 std::string summary_text(const RunSummary& summary, const Budget& device, const Budget& host,
-                         const StepBound& bound, const std::string& ledger) {
+                         const StepCost& bound, const std::string& ledger) {
   const char* const whose = summary.of_rank_0 ? " (rank 0)" : "";
   const std::string committed =
       summary.committed_step ? fmt::format("  checkpoint       step {}\n", *summary.committed_step)

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "engine/cost/bound.h"
+#include "engine/cost/step_cost.h"
 #include "io/storage.h"
 #include "kernels/base/budget.h"
 
@@ -17,13 +17,14 @@ struct RunSummary {
   std::int64_t first_step = 1;       // of this process
   std::int64_t skipped = 0;          // steps without an update
   std::int64_t untrained = 0;        // of those, the ones without a target
-  bool is_padded = false;            // steps computed fewer rows than those that the bound is of
   std::optional<double> loss_first;  // of this process's steps with a target
   std::optional<double> loss_last;
   std::optional<double> val_loss_first;
   std::optional<double> val_loss_last;
   std::optional<std::int64_t> committed_step;
   double trained_s = 0;  // without the first step, which warms up
+  double bounded_s = 0;  // of that, the steps whose bound is known
+  double bounds_s = 0;   // and the sum of their bounds
   double wall_s = 0;
   std::int64_t nvme_held_bytes = 0;
   io::StorageTraffic nvme;
@@ -39,8 +40,8 @@ struct RunSummary {
 
 // `ledger`: the NvmeLedger's part.
 std::string summary_text(const RunSummary& summary, const Budget& device, const Budget& host,
-                         const StepBound& bound, const std::string& ledger);
+                         const StepCost& bound, const std::string& ledger);
 std::string summary_json(const RunSummary& summary, const Budget& device, const Budget& host,
-                         const StepBound& bound, nlohmann::json ledger);
+                         const StepCost& bound, nlohmann::json ledger);
 
 }  // namespace strata::engine

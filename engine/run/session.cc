@@ -69,6 +69,7 @@ void Session::measure(const RunSetup& setup) {
   io::Volume* const measured = store_.is_new ? volume() : scratch.get();
   rates_ =
       measure_machine(setup, device_, trains ? measured : nullptr, comm_, kept ? &*kept : nullptr);
+  if (trains) compute_ = measure_compute(setup, device_);
   for (int d = 0; scratch != nullptr && d < scratch->devices(); ++d) {
     measuring_traffic_.push_back(scratch->device_traffic(d));
   }

@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "engine/cost/compute_cost.h"
 #include "engine/cost/machine_rates.h"
 #include "engine/plan/run_setup.h"
 #include "engine/run/run_store.h"
@@ -37,6 +38,8 @@ class Session {
 
   TrainerParts trainer_parts();
   const MachineRates& rates() const { return rates_; }
+  // All 0 in inference.
+  const ComputeCost& compute() const { return compute_; }
   CpuDevice& device() { return device_; }
   // Null when nothing is ever on NVMe.
   io::Volume* volume() { return store_.volume.get(); }
@@ -59,6 +62,7 @@ class Session {
   io::EngineChoice engine_choice_;
   RunStore store_;
   MachineRates rates_;
+  ComputeCost compute_;
   std::vector<io::StorageTraffic> measuring_traffic_;
 };
 

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <string_view>
 
+#include "engine/cost/cost_report.h"
 #include "engine/options/count_text.h"
 #include "engine/options/option_help.h"
 #include "engine/plan/plan_report.h"
@@ -71,6 +72,11 @@ void print_start(const StartReport& report) {
   text += labelled("durable", durable_text(setup, durable));
   text += labelled("options", options_summary(setup.options));
   fmt::print("{}\n{}\n", text, plan_table(setup));
+  std::fflush(stdout);
+}
+
+void print_bound(const RunSetup& setup, const Session& session) {
+  fmt::print("{}\n", bound_table(step_cost(setup, session.rates(), session.compute())));
   std::fflush(stdout);
 }
 

@@ -25,6 +25,9 @@ struct StartReport {
 // What the run is, its options, and the plan.
 void print_start(const StartReport& report);
 
+// The bound of a step, phase by phase.
+void print_bound(const RunSetup& setup, const Session& session);
+
 // Of a run with state on NVMe, once the buffers are registered with it, or not.
 void print_storage(Session& session);
 

@@ -232,7 +232,10 @@ RunEnd train(const Prepared& prepared, Session& session, Ranks& ranks, DurableRu
     copies.emplace(prepared.setup, session.rates(), session.store(), session.device(), ranks.comm,
                    requests, durable->step());
   }
-  if (frame.progress && !prepared.setup.options.json) print_storage(session);
+  if (frame.progress && !prepared.setup.options.json) {
+    print_storage(session);
+    print_bound(prepared.setup, session);
+  }
   return TrainingRun(prepared.setup, prepared.data, session, trainer, started,
                      {stop, requests, durable, copies ? &*copies : nullptr, prepared.samples.get()},
                      frame.output())

@@ -40,7 +40,8 @@ TrainingRun::TrainingRun(const RunSetup& setup, const TrainingData& data, Sessio
       checkpoints_(setup.options.checkpoint_every.value_or(kDefaultCheckpointInterval),
                    setup.options.export_every, Clock::now()),
       order_(data.train->count(), setup.options.seed),
-      bound_(step_bound(setup, session.rates())),
+      bound_(step_cost(setup, session.rates(), session.compute())),
+      flops_(useful_flops(setup)),
       ledger_(setup, data, session.volume(), session.measuring_traffic()) {
   const std::int64_t position = (first_step_ - 1) * setup.batch.global_batch;
   if (output.log != nullptr) tokens_ = tokens_before(*data.train, order_, position);
@@ -86,7 +87,7 @@ void TrainingRun::show_start() {
   summary_.val_loss_first = summary_.val_loss_last = evaluate();
   StepRecord start;
   start.val_loss = summary_.val_loss_first;
-  start.bound_s = bound_.seconds();
+  start.bound_s = bound_.bound_s();
   start.device_peak_bytes = session_.device().device_budget().peak_bytes();
   start.host_peak_bytes = session_.device().host_budget().peak_bytes();
   start.nvme_sums = ledger_.update(trainer_.state_traffic());
@@ -107,8 +108,15 @@ std::uint32_t TrainingRun::train_step(std::int64_t step) {
   control_.stop.step_ended();
   log_waiting();
   // The bound is that of a step with an update in it, which a deferred run's first step has not.
-  after_step(step, result, seconds_since(begin), with_update ? bound_.seconds() : 0);
+  after_step(step, result, seconds_since(begin), with_update ? bound_s(result.rows) : 0);
   return result.requests;
+}
+
+double TrainingRun::bound_s(const RowCounts& rows) const {
+  if (rows.targets == 0) return 0;
+  const double share =
+      static_cast<double>(rows.computed) / static_cast<double>(setup_.batch.tokens_per_step());
+  return step_cost(setup_, session_.rates(), session_.compute(), share).bound_s();
 }
 
 void TrainingRun::after_step(std::int64_t step, const StepResult& result, double step_s,
@@ -122,22 +130,20 @@ void TrainingRun::after_step(std::int64_t step, const StepResult& result, double
   record.grad_norm = result.grad_norm;
   const auto tokens = static_cast<double>(result.rows.tokens);
   const auto full = static_cast<double>(setup_.batch.tokens_per_step());
-  const bool is_padded = result.rows.computed < setup_.batch.tokens_per_step();
   record.tokens = tokens_ += result.rows.tokens;
   record.targets = result.rows.targets;
   record.padding = 1 - tokens / static_cast<double>(result.rows.computed);
   record.tokens_per_s = tokens / step_s;
-  record.mfu = tokens / full * bound_.flops / (step_s * session_.rates().matmul_peak_flops_per_s());
+  record.mfu = tokens / full * flops_ / (step_s * session_.rates().matmul_peak_flops_per_s());
   record.step_s = step_s;
-  record.bound_s = is_padded || result.rows.targets == 0 ? 0 : bound_s;
+  record.bound_s = bound_s;
   record.device_peak_bytes = session_.device().device_budget().peak_bytes();
   record.host_peak_bytes = session_.device().host_budget().peak_bytes();
   record.nvme_read_bytes = result.traffic.read_bytes;
   record.nvme_written_bytes = result.traffic.written_bytes;
   record.skipped = result.skipped;
   record.committed_step = summary_.committed_step;
-  summarise(step, result, step_s);
-  summary_.is_padded = summary_.is_padded || is_padded;
+  summarise(step, result, step_s, bound_s);
   // Whoever wants the run to stop does not want to wait for these.
   const bool stops = (result.requests & kStopRequest) != 0 && step < steps_;
   if (!stops && evaluates(setup_, data_, step))
@@ -153,8 +159,13 @@ void TrainingRun::after_step(std::int64_t step, const StepResult& result, double
   if (!stops && every > 0 && step % every == 0 && step != steps_) sample(step);
 }
 
-void TrainingRun::summarise(std::int64_t step, const StepResult& result, double step_s) {
-  if (step > first_step_) summary_.trained_s += step_s;
+void TrainingRun::summarise(std::int64_t step, const StepResult& result, double step_s,
+                            double bound_s) {
+  if (step > first_step_) {
+    summary_.trained_s += step_s;
+    summary_.bounded_s += bound_s > 0 ? step_s : 0;
+    summary_.bounds_s += bound_s;
+  }
   summary_.skipped += result.skipped ? 1 : 0;
   if (result.rows.targets == 0) {
     ++summary_.untrained;

@@ -9,8 +9,8 @@
 #include <optional>
 #include <string>
 
+#include "engine/cost/step_cost.h"
 #include "engine/data/training_data.h"
-#include "engine/cost/bound.h"
 #include "engine/plan/run_setup.h"
 #include "engine/run/checkpoint_schedule.h"
 #include "engine/run/durable_run.h"
@@ -73,7 +73,8 @@ class TrainingRun final : private UpdateGate {
   // What all ranks are asked.
   std::uint32_t train_step(std::int64_t step);
   void after_step(std::int64_t step, const StepResult& result, double step_s, double bound_s);
-  void summarise(std::int64_t step, const StepResult& result, double step_s);
+  double bound_s(const RowCounts& rows) const;
+  void summarise(std::int64_t step, const StepResult& result, double step_s, double bound_s);
   void commit_if_due(std::int64_t step, std::uint32_t requests);
   store::Snapshot snapshot(std::int64_t step) const;
   void show_start();
@@ -100,7 +101,8 @@ class TrainingRun final : private UpdateGate {
   LrSchedule schedule_;
   CheckpointSchedule checkpoints_;
   SampleOrder order_;
-  StepBound bound_;
+  StepCost bound_;  // of a step with full sequences and an update
+  double flops_;    // useful ones of such a step
   NvmeLedger ledger_;
   std::optional<StepRecord> waiting_;  // its update is not complete yet
   RunSummary summary_;
