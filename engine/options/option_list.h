@@ -37,6 +37,7 @@ enum class CommandKind {
   eval,
   generate,
   export_run,
+  report,
   inspect,
   verify,
   gc,

@@ -111,6 +111,17 @@ void add_watching(ListBuilder& list) {
                text_field("FILE", &Options::trace));
   trace.of_a_rank = true;
   trace.paths = OptionPaths::one;
+  OptionSpec& profile = list.add(
+      "profile",
+      "Show at the end where the time of the median and the slowest step went, and what limits the "
+      "run",
+      switch_field(&Options::profile));
+  profile.of_a_rank = true;
+  profile.is_flag = true;
+  list.used_by({CommandKind::report});
+  list.add("output", "File to write the page to; unset, report.html in the run's folder",
+           text_field("FILE", &Options::output))
+      .paths = OptionPaths::one;
   list.used_by({CommandKind::train, CommandKind::plan, CommandKind::tune, CommandKind::inspect,
                 CommandKind::verify, CommandKind::export_run, CommandKind::gc, CommandKind::doctor,
                 CommandKind::bench_io, CommandKind::bench_optimizer});

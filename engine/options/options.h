@@ -123,6 +123,8 @@ struct Options {
   std::string sample_prompt = "\n";
   std::string log;
   std::string trace;
+  bool profile = false;
+  std::string output;  // of report; empty: in the run's folder
   bool json = false;
 
   // limits

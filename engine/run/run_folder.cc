@@ -7,6 +7,7 @@
 #include "engine/checkpoint/run_options.h"
 #include "engine/checkpoint/store_pointer.h"
 #include "engine/options/run_files.h"
+#include "engine/profile/profile_json.h"
 #include "engine/run/log_cut.h"
 #include "io/plain_file.h"
 #include "kernels/base/error.h"
@@ -110,8 +111,8 @@ void RunFolder::create_directories() {
 // The lock last: until then nobody else begins here.
 void RunFolder::remove_files() noexcept {
   std::error_code ignored;
-  for (const char* const name :
-       {kRunOptionsFile, kDataFile, kPlanFile, kArithmeticFile, kStorePointerFile, kLogFile}) {
+  for (const char* const name : {kRunOptionsFile, kDataFile, kPlanFile, kArithmeticFile,
+                                 kStorePointerFile, kLogFile, kProfileFile, kTimelineFile}) {
     fs::remove(path_of(name), ignored);
   }
   fs::remove_all(path_of(kKeptModelFolder), ignored);
@@ -158,6 +159,7 @@ void RunFolder::write_model(const ModelFiles& files) {
 
 void RunFolder::cut_log(std::int64_t step, std::optional<double> validation_loss) {
   engine::cut_log(log_path(), step, validation_loss);
+  engine::cut_log(path_of(kProfileFile), step);
 }
 
 }  // namespace strata::engine

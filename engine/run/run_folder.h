@@ -51,7 +51,7 @@ class RunFolder {
   void write_arithmetic(std::string_view json);
   // Keeps them for later, unless it has them (engine/plan/model_source.h). Throws IoError.
   void write_model(const ModelFiles& files);
-  // See log_cut.h; the run's log is not open yet.
+  // See log_cut.h; the run's log and profile are not open yet.
   void cut_log(std::int64_t step, std::optional<double> validation_loss = std::nullopt);
 
   void keep() noexcept { kept_ = true; }

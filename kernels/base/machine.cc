@@ -231,6 +231,8 @@ std::int64_t available_memory_bytes() {
   return std::clamp(room_bytes, std::int64_t{0}, machine_bytes);
 }
 
+std::int64_t resident_bytes() { return proc_bytes("/proc/self/status", "VmRSS:"); }
+
 std::int64_t peak_resident_bytes() { return proc_bytes("/proc/self/status", "VmHWM:"); }
 
 }  // namespace strata

@@ -51,7 +51,8 @@ std::string host_name();
 // What a new process could take: the smaller of available RAM and the room in its cgroup.
 std::int64_t available_memory_bytes();
 
-// Highest resident set so far (VmHWM).
+// Resident set now (VmRSS), and the highest so far (VmHWM).
+std::int64_t resident_bytes();
 std::int64_t peak_resident_bytes();
 
 }  // namespace strata
