@@ -19,6 +19,11 @@ std::string path_in(const std::string& folder, const char* name) {
 
 }  // namespace
 
+bool is_profiled(const RunSetup& setup) {
+  return setup.shape.purpose == Purpose::training && setup.topology.rank == 0 &&
+         (setup.options.profile || !setup.options.run.empty());
+}
+
 RunProfile::RunProfile(const RunProfileParts& parts)
     : parts_(parts),
       line_every_(std::max<std::int64_t>(1, ceil_div(parts.steps, kLinesMax))),

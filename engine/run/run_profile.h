@@ -5,8 +5,8 @@
 //   between steps ──step_begins()──▶ in a step ──step_ends()──▶ ended ──record()──▶ between steps
 //
 // Bounded: of a run with more than 5,000 steps every n-th has a line; timeline.json is written once
-// a minute and at the end. Lines end where a run that goes on resumes, as the log does; the timeline
-// is of the process that wrote it. Thread contract: one thread.
+// a minute and at the end. Lines end where a run that goes on resumes, as the log does; the
+// timeline is of the process that wrote it. Thread contract: one thread.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/plan/run_setup.h"
 #include "engine/profile/kept_steps.h"
 #include "engine/profile/profile_json.h"
 #include "engine/profile/step_profile.h"
@@ -22,6 +23,10 @@
 #include "kernels/base/trace.h"
 
 namespace strata::engine {
+
+// Whether this rank records where the time of its steps goes: rank 0 of a run with a folder or
+// --profile.
+bool is_profiled(const RunSetup& setup);
 
 struct RunProfileParts {
   Tracer& tracer;  // with every row that there will be
