@@ -5,6 +5,7 @@
 
 #include "engine/plan/recorded_arithmetic.h"
 #include "engine/plan/write_forecast.h"
+#include "engine/run/run_profile.h"
 #include "engine/step/agreement.h"
 #include "kernels/base/error.h"
 
@@ -13,6 +14,15 @@ namespace strata::engine {
 namespace {
 
 constexpr std::int64_t kTraceSpansMax = 1 << 20;
+constexpr std::int64_t kStepSpansMax = 1 << 18;
+
+// Null: nobody wants spans.
+std::unique_ptr<Tracer> make_tracer(const RunSetup& setup) {
+  const bool is_traced = !setup.options.trace.empty();
+  if (!is_traced && !is_profiled(setup)) return nullptr;
+  return std::make_unique<Tracer>(is_traced ? kTraceSpansMax : 0,
+                                  is_profiled(setup) ? kStepSpansMax : 0);
+}
 
 io::EngineChoice engine_for(const RunSetup& setup) {
   if (setup.plan.total_bytes(offload::Tier::nvme) == 0) return {};
@@ -41,7 +51,7 @@ Session::Session(const RunSetup& setup, comm::Communicator& comm, FailureLatch& 
                  const OpenStore& open_store)
     : comm_(comm),
       failure_(failure),
-      tracer_(setup.options.trace.empty() ? nullptr : std::make_unique<Tracer>(kTraceSpansMax)),
+      tracer_(make_tracer(setup)),
       workers_(setup.threads, setup.cpus),
       host_budget_("host memory", setup.plan.host_memory_bytes),
       device_({setup.plan.device_memory_bytes, -1}, host_budget_, workers_, failure, tracer_.get()),

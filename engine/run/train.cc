@@ -23,6 +23,7 @@
 #include "engine/run/run_folder.h"
 #include "engine/run/run_length.h"
 #include "engine/run/run_log.h"
+#include "engine/run/run_profile.h"
 #include "engine/run/run_samples.h"
 #include "engine/run/session.h"
 #include "engine/run/start_report.h"
@@ -124,9 +125,11 @@ struct RunFrame {
   std::optional<RunFolder> folder;  // rank 0's
   std::optional<RunLog> log;
   std::optional<Progress> progress;
+  std::optional<RunProfile> profile;
 
   RunOutput output() {
-    return {progress ? &*progress : nullptr, log ? &*log : nullptr, folder ? &*folder : nullptr};
+    return {progress ? &*progress : nullptr, log ? &*log : nullptr, folder ? &*folder : nullptr,
+            profile ? &*profile : nullptr};
   }
 };
 
@@ -196,6 +199,12 @@ void open_log(const Prepared& prepared, Session& session, const DurableRun* dura
     frame.folder->cut_log(begins ? -1 : durable->step(), validation_loss);
   }
   frame.log.emplace(log_paths(prepared.setup.options, frame.folder ? &*frame.folder : nullptr));
+  if (is_profiled(prepared.setup)) {
+    frame.profile.emplace(RunProfileParts{
+        *session.tracer(), session.device().device_budget(), session.device().host_budget(),
+        prepared.setup.plan.total_bytes(offload::Tier::nvme),
+        step_count(prepared.setup, prepared.data), prepared.setup.options.run});
+  }
 }
 
 // Ends a run's commits before the trainer that was made before it, also when a step has failed.
@@ -295,7 +304,7 @@ int run_train(const Options& options, Ranks& ranks, std::chrono::steady_clock::t
   } catch (const std::exception& error) {
     fail(error);
   }
-  if (session.tracer() != nullptr) session.tracer()->write(trace_path(options, comm), comm.rank());
+  if (!options.trace.empty()) session.tracer()->write(trace_path(options, comm), comm.rank());
   comm.barrier();
   return end == RunEnd::complete ? 0 : kExitResumable;
 }

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/options/count_text.h"
+#include "engine/profile/profile_table.h"
 #include "engine/run/run_length.h"
 #include "kernels/base/error.h"
 
@@ -104,11 +105,14 @@ std::uint32_t TrainingRun::train_step(std::int64_t step) {
   const bool with_update =
       setup_.plan.update == offload::UpdateTime::in_backward || trainer_.update_pending();
   const std::int64_t position = (step - 1) * setup_.batch.global_batch;
+  if (output_.profile != nullptr) output_.profile->step_begins();
   const StepResult result = trainer_.step(*data_.train, order_, position, schedule_.at(step));
+  if (output_.profile != nullptr) output_.profile->step_ends();
   control_.stop.step_ended();
   log_waiting();
   // The bound is that of a step with an update in it, which a deferred run's first step has not.
   after_step(step, result, seconds_since(begin), with_update ? bound_s(result.rows) : 0);
+  if (output_.profile != nullptr) output_.profile->record(step);
   return result.requests;
 }
 
@@ -247,6 +251,7 @@ void TrainingRun::log_waiting() {
 void TrainingRun::stop(std::int64_t step) {
   control_.stop.run_ends();
   control_.durable->commit_now(trainer_, step, snapshot(step));
+  if (output_.profile != nullptr) output_.profile->finish();
   note(control_.stop.stopped_text(step));
 }
 
@@ -279,7 +284,13 @@ void TrainingRun::finish() {
   }
   if (control_.samples != nullptr) sample(steps_);
   ledger_.update(trainer_.state_traffic());
+  if (output_.profile != nullptr) output_.profile->finish();
   if (output_.progress == nullptr) return;
+  if (setup_.options.profile) {
+    const KeptSteps& steps = output_.profile->steps();
+    output_.progress->result(setup_.options.json ? profile_summary_json(steps)
+                                                 : profile_text(steps));
+  }
   summary_.wall_s = seconds_since(started_);
   summary_.nvme = ledger_.total();
   const Budget& device = session_.device().device_budget();

@@ -19,6 +19,7 @@
 #include "engine/run/progress.h"
 #include "engine/run/run_folder.h"
 #include "engine/run/run_log.h"
+#include "engine/run/run_profile.h"
 #include "engine/run/run_samples.h"
 #include "engine/run/run_summary.h"
 #include "engine/run/session.h"
@@ -35,6 +36,7 @@ struct RunOutput {
   Progress* progress = nullptr;
   RunLog* log = nullptr;
   RunFolder* folder = nullptr;
+  RunProfile* profile = nullptr;
 };
 
 // What acts on a run between its steps.
