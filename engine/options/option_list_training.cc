@@ -41,6 +41,7 @@ void add_model_data(ListBuilder& list) {
 
 void add_batch(ListBuilder& list) {
   list.group(OptionGroup::batch);
+  list.used_by(kTrainAndPlan);
   list.mathematical(true);
   list.add("global-batch", "Sequences per step, over all ranks",
            integer_field(&Options::global_batch), {"train_batch_size", "global_batch_size"});
