@@ -150,6 +150,7 @@ void ActivationStore::load(const ScheduledAccess& access) {
   }
   in_->wait(*slot.released, WaitFor::activation_free);
   in_->copy(slot_data(access.slot), host.data(), host.bytes());
+  store_.ledger().add(Account::pass, Link::to_device, MovedKind::activations, host.bytes());
   in_->record(*slot.loaded);
 }
 
@@ -159,6 +160,7 @@ void ActivationStore::store(int record, int index) {
   if (plan_.activations == Tier::nvme) slot.loaded->synchronize();
   out_->wait(*slot.written, WaitFor::activation_written);
   out_->copy(host.data(), slot_data(index), host.bytes());
+  store_.ledger().add(Account::pass, Link::from_device, MovedKind::activations, host.bytes());
   out_->record(*slot.emptied);
   slot.emptied->synchronize();
   if (plan_.activations == Tier::nvme) {

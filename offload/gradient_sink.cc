@@ -7,12 +7,13 @@
 namespace strata::offload {
 
 GradientSink::GradientSink(const Plan& plan, Device& device, Stream& compute,
-                           comm::Communicator& comm, GradientConsumer& consumer,
+                           comm::Communicator& comm, GradientConsumer& consumer, Ledger& ledger,
                            FailureLatch& failure, Tracer* tracer)
     : plan_(plan),
       compute_(compute),
       comm_(comm),
       consumer_(consumer),
+      ledger_(ledger),
       failure_(failure),
       tracer_(tracer),
       memory_(device.allocate("gradient slots", kGradientSlots * plan.unit_elements_max * 4)),
@@ -78,12 +79,15 @@ void GradientSink::take_out(int index, const Contribution& contribution) {
   if (reduce_ != nullptr) {
     reduce_->wait(*slot.filled, WaitFor::gradients_ready);
     comm_.reduce_scatter(*reduce_, data, elements);
+    ledger_.add(Account::pass, Link::reduced, MovedKind::gradients,
+                elements * 4 * (comm_.world_size() - 1));
     reduce_->record(*slot.reduced);
     d2h_->wait(*slot.reduced, WaitFor::gradient_reduced);
   } else {
     d2h_->wait(*slot.filled, WaitFor::gradients_ready);
   }
   d2h_->copy(landing, data + comm_.rank() * elements, elements * 4);
+  ledger_.add(Account::pass, Link::from_device, MovedKind::gradients, elements * 4);
   d2h_->record(*slot.emptied);
   {
     const std::lock_guard lock(mutex_);

@@ -46,7 +46,7 @@ class GradientConsumer {
 class GradientSink {
  public:
   GradientSink(const Plan& plan, Device& device, Stream& compute, comm::Communicator& comm,
-               GradientConsumer& consumer, FailureLatch& failure, Tracer* tracer);
+               GradientConsumer& consumer, Ledger& ledger, FailureLatch& failure, Tracer* tracer);
 
   // The slot to fill on the compute stream. It holds old values, which backward overwrites; only
   // the padding behind the unit is zeroed here.
@@ -70,6 +70,7 @@ class GradientSink {
   Stream& compute_;
   comm::Communicator& comm_;
   GradientConsumer& consumer_;
+  Ledger& ledger_;
   FailureLatch& failure_;
   Tracer* tracer_;
   int track_ = 0;

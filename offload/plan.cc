@@ -114,12 +114,14 @@ std::vector<std::uint8_t> Plan::gathered_units() const {
   return gathered;
 }
 
-std::int64_t Plan::nvme_read_bytes() const {
-  return traffic[0].bytes(Link::nvme_read) + traffic[1].bytes(Link::nvme_read);
+Traffic Plan::step_traffic() const {
+  Traffic both = traffic[0].moved;
+  both += traffic[1].moved;
+  return both;
 }
 
-std::int64_t Plan::nvme_written_bytes() const {
-  return traffic[0].bytes(Link::nvme_written) + traffic[1].bytes(Link::nvme_written);
-}
+std::int64_t Plan::nvme_read_bytes() const { return step_traffic().bytes(Link::nvme_read); }
+
+std::int64_t Plan::nvme_written_bytes() const { return step_traffic().bytes(Link::nvme_written); }
 
 }  // namespace strata::offload

@@ -11,6 +11,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -60,8 +61,16 @@ struct PlanInput {
   std::int64_t block_elements = kBlockElements;
   std::vector<int> uses;                  // units in the order one pass gathers them
   std::int64_t forward_uses = 0;          // how many of them belong to the forward
-  std::vector<RecordAccess> record_walk;  // of one pass
+  std::vector<RecordAccess> record_walk;  // of the largest pass
   int backward_turn = 0;                  // its first turn that belongs to the backward
+  // Of this rank's last pass, where that is smaller.
+  struct LastPass {
+    std::vector<RecordAccess> record_walk;
+    int backward_turn = 0;
+  };
+  std::optional<LastPass> last_pass;
+  std::int64_t batch_bytes = 0;   // token ids and their like: of this rank's part of a step
+  std::int64_t result_bytes = 0;  // what comes back of a step: its loss
   std::vector<std::int64_t> record_bytes;
   std::vector<PlannedBuffer> fixed;  // what compute and communication need
 };
@@ -80,8 +89,8 @@ struct UnitPlan {
 enum class Phase : std::uint8_t { forward, backward };
 inline constexpr int kPhases = 2;
 
-// Bytes that one phase of a step moves on this rank. Where a step's last pass has fewer micro-
-// batches, its activation records are counted as those of a full pass.
+// Bytes that one phase of a step moves on this rank. (Sequences that are padded to less than their
+// full length make a smaller batch.)
 struct PhaseTraffic {
   Traffic moved;
   std::int64_t optimizer_bytes = 0;  // state read and written by the CPU optimizer
@@ -141,6 +150,7 @@ struct Plan {
   int record_lookahead() const { return prefetch > 0 ? 1 : 0; }
   std::int64_t nvme_read_bytes() const;  // of a step
   std::int64_t nvme_written_bytes() const;
+  Traffic step_traffic() const;  // of both phases
   const PhaseTraffic& phase(Phase phase) const { return traffic[static_cast<std::size_t>(phase)]; }
 };
 

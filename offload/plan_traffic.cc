@@ -16,10 +16,13 @@ class TrafficCounter {
     count_updates();
     count_gradients();
     count_activations();
+    move(Phase::forward, Link::to_device, MovedKind::batch, input_.batch_bytes);
+    move(Phase::backward, Link::from_device, MovedKind::batch, input_.result_bytes);
     return traffic_;
   }
 
  private:
+  int peers() const { return input_.world_size - 1; }
   PhaseTraffic& traffic(Phase phase) { return traffic_[static_cast<std::size_t>(phase)]; }
   void move(Phase phase, Link link, MovedKind kind, std::int64_t bytes) {
     traffic(phase).moved.add(link, kind, bytes);
@@ -35,7 +38,6 @@ class TrafficCounter {
   }
 
   void count_weights() {
-    const std::vector<std::uint8_t> gathered = plan_.gathered_units();
     for (std::size_t i = 0; i < plan_.uses.size(); ++i) {
       const ScheduledUse& use = plan_.uses[i];
       if (use.hit) continue;
@@ -45,10 +47,10 @@ class TrafficCounter {
       const std::int64_t bytes = plan_.shard_bytes(unit, StateKind::weights);
       for (int pass = 0; pass < input_.passes; ++pass) {
         read_nvme(phase, unit, StateKind::weights);
-        if (gathered[static_cast<std::size_t>(use.unit)] != 0) {
+        if (unit.tier(StateKind::weights) != Tier::device) {
           move(phase, Link::to_device, MovedKind::weights, bytes);
         }
-        move(phase, Link::gathered, MovedKind::weights, bytes * (input_.world_size - 1));
+        move(phase, Link::gathered, MovedKind::weights, bytes * peers());
       }
     }
   }
@@ -79,28 +81,42 @@ class TrafficCounter {
       if (unit.frozen) continue;
       const int contributions = input_.units[i].gradient_contributions * input_.passes;
       const std::int64_t shard_bytes = unit.shard_elements * 4;
-      const auto in_backward = [&](Link link, std::int64_t bytes) {
-        move(Phase::backward, link, MovedKind::gradients, bytes);
+      const auto gradients = [&](Phase phase, Link link, std::int64_t bytes) {
+        move(phase, link, MovedKind::gradients, bytes);
       };
-      in_backward(Link::from_device, contributions * shard_bytes);
-      in_backward(Link::reduced, contributions * shard_bytes * (input_.world_size - 1));
-      if (unit.tier(StateKind::gradients) != Tier::nvme) continue;
-      in_backward(Link::nvme_written, (contributions - 1) * shard_bytes);  // partial sums, f32
-      in_backward(Link::nvme_read, (contributions - 1) * shard_bytes);
+      gradients(Phase::backward, Link::from_device, contributions * shard_bytes);
+      gradients(Phase::backward, Link::reduced, contributions * shard_bytes * peers());
+      const Tier tier = unit.tier(StateKind::gradients);
+      if (tier == Tier::host) continue;
+      const Link there = tier == Tier::nvme ? Link::nvme_written : Link::to_device;
+      const Link back = tier == Tier::nvme ? Link::nvme_read : Link::from_device;
+      gradients(Phase::backward, there, (contributions - 1) * shard_bytes);  // partial sums, f32
+      gradients(Phase::backward, back, (contributions - 1) * shard_bytes);
       if (input_.update == UpdateTime::deferred) {
         const std::int64_t final_bytes = unit.shard_elements * bytes_of(input_.dtypes.gradients);
-        in_backward(Link::nvme_written, final_bytes);
-        move(Phase::forward, Link::nvme_read, MovedKind::gradients, final_bytes);
+        gradients(Phase::backward, there, final_bytes);
+        gradients(Phase::forward, back, final_bytes);
       }
     }
   }
 
   void count_activations() {
-    for (const ScheduledAccess& access : plan_.accesses) {
-      const Phase phase =
-          access.access.turn < input_.backward_turn ? Phase::forward : Phase::backward;
+    if (plan_.activations == Tier::device) return;
+    const int smaller = input_.last_pass ? 1 : 0;
+    count_activations(plan_.accesses, input_.backward_turn, input_.passes - smaller);
+    if (!input_.last_pass) return;
+    count_activations(schedule_records(input_.last_pass->record_walk,
+                                       static_cast<int>(input_.record_bytes.size()),
+                                       plan_.record_slots, plan_.record_lookahead()),
+                      input_.last_pass->backward_turn, 1);
+  }
+
+  void count_activations(const std::vector<ScheduledAccess>& accesses, int backward_turn,
+                         int passes) {
+    for (const ScheduledAccess& access : accesses) {
+      const Phase phase = access.access.turn < backward_turn ? Phase::forward : Phase::backward;
       const auto record = static_cast<std::size_t>(access.access.record);
-      const std::int64_t bytes = round_up(input_.record_bytes[record], kPageBytes) * input_.passes;
+      const std::int64_t bytes = round_up(input_.record_bytes[record], kPageBytes) * passes;
       const auto records = [&](Link link) { move(phase, link, MovedKind::activations, bytes); };
       if (access.load) records(Link::to_device);
       if (access.store) records(Link::from_device);

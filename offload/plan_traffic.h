@@ -7,8 +7,8 @@
 
 namespace strata::offload {
 
-// `plan` is complete but for its traffic. Of one rank and one step; a smaller last pass is counted
-// as a full one.
+// `plan` is complete but for its traffic. Of one rank and one step with its update, wherever that
+// is made.
 std::array<PhaseTraffic, kPhases> count_traffic(const PlanInput& input, const Plan& plan);
 
 }  // namespace strata::offload

@@ -70,57 +70,58 @@ std::byte* StateStore::device(int unit, StateKind kind) const {
 }
 
 void StateStore::read(int unit, StateKind kind, std::int64_t offset_bytes, AlignedSpan destination,
-                      VerifiedReads& reads) {
+                      VerifiedReads& reads, Account account) {
   const int slot = kind == StateKind::gradients ? 0 : slots_.live(unit);
-  read({extents_.id(unit, kind), offset_bytes, destination, slot}, reads);
+  read({extents_.id(unit, kind), offset_bytes, destination, slot}, reads, account);
 }
 
 void StateStore::write(int unit, StateKind kind, std::int64_t offset_bytes, AlignedSpan source,
-                       io::IoGroup& group) {
+                       io::IoGroup& group, Account account) {
   if (kind == StateKind::gradients) {
     STRATA_CHECK(offset_bytes == 0);
     checksums_.forget(extents_.id(unit, kind), 0);
-    write({extents_.id(unit, kind), 0, source}, group);
+    write({extents_.id(unit, kind), 0, source}, group, account);
     return;
   }
   const int slot = slots_.target(unit);
   STRATA_CHECK(plan_.durability != Durability::commits || slot != slots_.live(unit) ||
                    !slots_.is_protected(unit),
                "a commit rests on the only slot of {}", this->unit(unit).name);
-  write_lasting({extents_.id(unit, kind), offset_bytes, source, slot}, group);
+  write_lasting({extents_.id(unit, kind), offset_bytes, source, slot}, group, account);
 }
 
 void StateStore::write_copy(int unit, StateKind kind, std::int64_t offset_bytes, AlignedSpan source,
                             io::IoGroup& group) {
   STRATA_CHECK(tier(unit, kind) != Tier::nvme);
-  write_lasting({extents_.id(unit, kind), offset_bytes, source, slots_.live(unit)}, group);
+  write_lasting({extents_.id(unit, kind), offset_bytes, source, slots_.live(unit)}, group,
+                Account::commit);
 }
 
-void StateStore::write_lasting(const ExtentRange& range, io::IoGroup& group) {
+void StateStore::write_lasting(const ExtentRange& range, io::IoGroup& group, Account account) {
   STRATA_CHECK(plan_.durability == Durability::none || group.reports_to(lasting_writes_),
                "a commit would not wait for this write of extent {}", range.extent);
-  write(range, group);
+  write(range, group, account);
 }
 
 void StateStore::read_record(int record, AlignedSpan destination, VerifiedReads& reads) {
-  read({extents_.id_of_record(record), 0, destination}, reads);
+  read({extents_.id_of_record(record), 0, destination}, reads, Account::pass);
 }
 
 void StateStore::write_record(int record, AlignedSpan source, io::IoGroup& group) {
-  write({extents_.id_of_record(record), 0, source}, group);
+  write({extents_.id_of_record(record), 0, source}, group, Account::pass);
 }
 
-void StateStore::read(const ExtentRange& range, VerifiedReads& reads) {
+void StateStore::read(const ExtentRange& range, VerifiedReads& reads, Account account) {
   if (range.memory.bytes() == 0) return;
-  counter(range.extent).read_bytes += range.memory.bytes();
+  ledger_.add(account, Link::nvme_read, moved_kind(range.extent), range.memory.bytes());
   storage_->read(storage_offset(range.extent, range.slot) + range.first_byte, range.memory,
                  reads.add(*this, range));
 }
 
-void StateStore::write(const ExtentRange& range, io::IoGroup& group) {
+void StateStore::write(const ExtentRange& range, io::IoGroup& group, Account account) {
   if (range.memory.bytes() == 0) return;
   checksums_.record(range);
-  counter(range.extent).written_bytes += range.memory.bytes();
+  ledger_.add(account, Link::nvme_written, moved_kind(range.extent), range.memory.bytes());
   storage_->write(storage_offset(range.extent, range.slot) + range.first_byte, range.memory, group);
 }
 
@@ -163,9 +164,9 @@ void StateStore::adopt(const store::CommitTable& table) {
   STRATA_CHECK(next == table.checksums.end());
 }
 
-StateStore::Counter& StateStore::counter(int extent) {
+MovedKind StateStore::moved_kind(int extent) const {
   const auto kind = extents_[extent].kind;
-  return traffic_[kind ? static_cast<std::size_t>(*kind) : kStateKinds];
+  return kind ? moved(*kind) : MovedKind::activations;
 }
 
 void StateStore::verify(std::span<const ExtentRange> reads) const {
@@ -203,13 +204,6 @@ void StateStore::register_memory(AlignedSpan memory) {
   if (storage_ == nullptr) return;
   storage_->register_memory(memory);
   registered_.push_back(memory);
-}
-
-KindTraffic StateStore::traffic() const {
-  KindTraffic traffic;
-  for (std::size_t k = 0; k < kStateKinds; ++k) traffic.states[k] = traffic_[k].value();
-  traffic.activations = traffic_[kStateKinds].value();
-  return traffic;
 }
 
 }  // namespace strata::offload

@@ -23,7 +23,6 @@
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -38,15 +37,10 @@
 #include "offload/live_slots.h"
 #include "offload/plan.h"
 #include "offload/store/superblock.h"
+#include "offload/traffic.h"
 #include "offload/verified_reads.h"
 
 namespace strata::offload {
-
-// Bytes moved between memory and NVMe for one kind of state, or for activations.
-struct KindTraffic {
-  std::array<io::StorageTraffic, kStateKinds> states;
-  io::StorageTraffic activations;
-};
 
 class StateStore {
  public:
@@ -63,12 +57,13 @@ class StateStore {
   std::byte* device(int unit, StateKind kind) const;
 
   // Of what has a place in the storage (Plan::slots); bytes within the shard. In a durable run
-  // `group` reports to lasting_writes(), unless it is gradients that are written.
+  // `group` reports to lasting_writes(), unless it is gradients that are written. The part of a
+  // step names its account.
   void read(int unit, StateKind kind, std::int64_t offset_bytes, AlignedSpan destination,
-            VerifiedReads& reads);
+            VerifiedReads& reads, Account account = Account::other);
   void write(int unit, StateKind kind, std::int64_t offset_bytes, AlignedSpan source,
-             io::IoGroup& group);
-  // Of a state that is resident, to the live slot.
+             io::IoGroup& group, Account account = Account::other);
+  // Of a state that is resident, to the live slot: for a commit.
   void write_copy(int unit, StateKind kind, std::int64_t offset_bytes, AlignedSpan source,
                   io::IoGroup& group);
   // Everything that was written of lasting states: for whoever makes it durable.
@@ -102,25 +97,20 @@ class StateStore {
   // For memory that transfers will lie in (see Storage::register_memory).
   void register_memory(AlignedSpan memory);
 
-  // Since construction; of what was submitted.
-  KindTraffic traffic() const;
+  // What this rank moves: the store counts what it reads and writes, others their copies.
+  Ledger& ledger() { return ledger_; }
+  const Ledger& ledger() const { return ledger_; }
 
  private:
-  struct Counter {
-    std::atomic<std::int64_t> read_bytes{0};
-    std::atomic<std::int64_t> written_bytes{0};
-    io::StorageTraffic value() const { return {read_bytes, written_bytes}; }
-  };
-
-  void read(const ExtentRange& range, VerifiedReads& reads);
-  void write(const ExtentRange& range, io::IoGroup& group);
-  void write_lasting(const ExtentRange& range, io::IoGroup& group);
+  void read(const ExtentRange& range, VerifiedReads& reads, Account account);
+  void write(const ExtentRange& range, io::IoGroup& group, Account account);
+  void write_lasting(const ExtentRange& range, io::IoGroup& group, Account account);
   // Calls visit(checksums of the live slot) for each lasting state, in the order of commit tables.
   template <typename Visit>
   void for_live_slots(const Visit& visit) const;
   std::string describe(const ChecksumTable::Mismatch& mismatch) const;
   std::int64_t storage_offset(int extent, int slot) const;
-  Counter& counter(int extent);
+  MovedKind moved_kind(int extent) const;
 
   const Plan& plan_;
   io::Storage* storage_;
@@ -135,7 +125,7 @@ class StateStore {
   std::vector<std::array<std::int64_t, kStateKinds>> resident_offsets_;
   PinnedBuffer checksum_memory_;
   ChecksumTable checksums_;
-  std::array<Counter, kStateKinds + 1> traffic_;  // by kind; activations last
+  Ledger ledger_;
 };
 
 }  // namespace strata::offload

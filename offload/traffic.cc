@@ -22,6 +22,13 @@ const char* name_of(Link link) {
   STRATA_CHECK(false, "link {}", static_cast<int>(link));
 }
 
+const char* key_of(Link link) {
+  constexpr std::array<const char*, kLinks> kKeys = {"nvme_read_bytes", "nvme_written_bytes",
+                                                     "to_device_bytes", "from_device_bytes",
+                                                     "gathered_bytes",  "reduced_bytes"};
+  return kKeys[static_cast<std::size_t>(link)];
+}
+
 const char* name_of(MovedKind kind) {
   switch (kind) {
     case MovedKind::activations:
@@ -55,6 +62,26 @@ Traffic& Traffic::operator-=(const Traffic& other) {
     }
   }
   return *this;
+}
+
+Traffic Ledger::total(Account account) const {
+  Traffic total;
+  const auto& counters = counters_[static_cast<std::size_t>(account)];
+  for (std::size_t link = 0; link < counters.size(); ++link) {
+    for (std::size_t kind = 0; kind < counters[link].size(); ++kind) {
+      total.add(static_cast<Link>(link), static_cast<MovedKind>(kind),
+                counters[link][kind].load(std::memory_order_relaxed));
+    }
+  }
+  return total;
+}
+
+Traffic Ledger::total() const {
+  Traffic all;
+  for (int account = 0; account < kAccounts; ++account) {
+    all += total(static_cast<Account>(account));
+  }
+  return all;
 }
 
 }  // namespace strata::offload

@@ -139,7 +139,7 @@ void WeightStreamer::issue_reads(std::size_t current) {
     in_flight_[issued_].staging = staging;
     writes_[static_cast<std::size_t>(use.unit)].wait();
     store_.read(use.unit, StateKind::weights, 0, staged(use.unit, staging),
-                reads_[static_cast<std::size_t>(staging)]);
+                reads_[static_cast<std::size_t>(staging)], Account::pass);
   }
 }
 
@@ -199,13 +199,16 @@ AlignedSpan WeightStreamer::update(int unit, int staging) {
       tier == Tier::host ? store_.host(unit, StateKind::weights) : staged(unit, staging);
   if (tier == Tier::device) {
     h2d_->copy(weights.data(), store_.device(unit, StateKind::weights), weights.bytes());
+    count(Account::update, Link::from_device, weights.bytes());
     h2d_->synchronize();
   }
   updates_->apply(unit, weights);
   if (tier == Tier::nvme) {
-    store_.write(unit, StateKind::weights, 0, weights, writes_[static_cast<std::size_t>(unit)]);
+    store_.write(unit, StateKind::weights, 0, weights, writes_[static_cast<std::size_t>(unit)],
+                 Account::update);
   } else if (tier == Tier::device) {
     h2d_->copy(store_.device(unit, StateKind::weights), weights.data(), weights.bytes());
+    count(Account::update, Link::to_device, weights.bytes());
     h2d_->record(*resident_ready_);
     store_.note_device_write(*h2d_, StateStore::DeviceWriter::weights);
   }
@@ -223,6 +226,9 @@ void WeightStreamer::gather(const ScheduledUse& use, const std::byte* shard) {
   std::byte* const full = slot_memory_.data() + use.slot * slot_bytes_;
   h2d_->wait(*slot.free, WaitFor::slot_free);
   h2d_->copy(full + comm_.rank() * bytes, shard, bytes);
+  if (store_.tier(use.unit, StateKind::weights) != Tier::device) {
+    count(Account::pass, Link::to_device, bytes);
+  }
   if (gather_ == nullptr) {
     h2d_->record(*slot.ready);
     return;
@@ -230,7 +236,12 @@ void WeightStreamer::gather(const ScheduledUse& use, const std::byte* shard) {
   h2d_->record(*slot.shard_copied);
   gather_->wait(*slot.shard_copied, WaitFor::shard_on_device);
   comm_.all_gather(*gather_, full, bytes);
+  count(Account::pass, Link::gathered, bytes * (comm_.world_size() - 1));
   gather_->record(*slot.ready);
+}
+
+void WeightStreamer::count(Account account, Link link, std::int64_t bytes) {
+  store_.ledger().add(account, link, MovedKind::weights, bytes);
 }
 
 AlignedSpan WeightStreamer::staged(int unit, int staging) const {

@@ -96,6 +96,7 @@ class WeightStreamer {
   bool awaits_update(std::size_t current, std::size_t use) const;
   AlignedSpan staged(int unit, int staging) const;
   std::int64_t shard_bytes(int unit) const;
+  void count(Account account, Link link, std::int64_t bytes);
 
   StateStore& store_;
   const Plan& plan_;

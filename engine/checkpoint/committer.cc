@@ -118,6 +118,8 @@ void Committer::copy_from_device(int unit, StateKind kind) {
     half.writes.wait();
     const AlignedSpan piece = half.memory.sub(0, std::min(piece_bytes, bytes - offset));
     copies_stream_->copy(piece.data(), parts_.store.device(unit, kind) + offset, piece.bytes());
+    parts_.store.ledger().add(offload::Account::commit, offload::Link::from_device, moved(kind),
+                              piece.bytes());
     copies_stream_->synchronize();
     parts_.store.write_copy(unit, kind, offset, piece, half.writes);
   }

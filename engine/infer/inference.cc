@@ -14,7 +14,7 @@ Inference::Inference(const RunSetup& setup, const TrainerParts& parts)
       activations_(store_, parts.device, *compute_, parts.failure),
       pass_(setup.shape, setup.units, setup.plan, parts.device, *compute_, weights_, activations_,
             nullptr),
-      loader_(setup.batch, parts.device, *compute_),
+      loader_(setup.batch, parts.device, *compute_, store_.ledger()),
       results_(parts.device.allocate(kResultsTag, kResultsBytes)),
       host_results_(parts.device.allocate_pinned(kResultsTag, kResultsBytes)) {
   if (setup.decode.positions > 0) {

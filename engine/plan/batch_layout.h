@@ -27,8 +27,9 @@ struct BatchLayout {
   std::int64_t micro_batches_max() const { return ceil_div(sequences_max(), micro_batch); }
   // Rows of the micro-batches of a whole step, the last one counted as full.
   std::int64_t step_rows_max() const { return micro_batches_max() * micro_batch * seq_len; }
-  // Their token ids, targets, positions and document starts, i32.
-  std::int64_t token_bytes() const { return 4 * step_rows_max() * 4; }
+  // A token id, a target, a position and a document start, i32.
+  static constexpr std::int64_t kRowBytes = 4 * 4;
+  std::int64_t token_bytes() const { return step_rows_max() * kRowBytes; }
   int passes() const { return static_cast<int>(ceil_div(micro_batches_max(), pass_size)); }
   // Micro-batches of the largest pass.
   std::int64_t pass_micro_batches_max() const { return std::min(pass_size, micro_batches_max()); }

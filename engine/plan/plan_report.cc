@@ -162,12 +162,13 @@ nlohmann::json plan_json(const RunSetup& setup) {
   for (const auto& [name, phase] :
        {std::pair("forward", Phase::forward), std::pair("backward", Phase::backward)}) {
     const PhaseTraffic& traffic = plan.phase(phase);
-    json["per_step"][name] = {{"nvme_read_bytes", traffic.bytes(Link::nvme_read)},
-                              {"nvme_written_bytes", traffic.bytes(Link::nvme_written)},
-                              {"to_device_bytes", traffic.bytes(Link::to_device)},
-                              {"from_device_bytes", traffic.bytes(Link::from_device)},
-                              {"gathered_bytes", traffic.bytes(Link::gathered)},
-                              {"reduced_bytes", traffic.bytes(Link::reduced)}};
+    nlohmann::json& entry = json["per_step"][name];
+    for (int l = 0; l < offload::kLinks; ++l) {
+      entry[key_of(static_cast<Link>(l))] = traffic.bytes(static_cast<Link>(l));
+    }
+    traffic.moved.for_each([&](Link link, offload::MovedKind kind, std::int64_t bytes) {
+      entry["by_kind"][key_of(link)][name_of(kind)] = bytes;
+    });
   }
   json["start"]["nvme_written_bytes"] = forecast_writes(setup, 0).start_bytes;
   if (plan.durability == offload::Durability::commits) {

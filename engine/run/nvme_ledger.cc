@@ -21,13 +21,13 @@ struct Row {
   io::StorageTraffic moved;
 };
 
-std::vector<Row> rows_of(const offload::KindTraffic& kinds) {
+std::vector<Row> rows_of(const offload::Traffic& moved) {
+  using offload::Link;
   std::vector<Row> rows;
-  for (int k = 0; k < offload::kStateKinds; ++k) {
-    rows.push_back(
-        {name_of(static_cast<offload::StateKind>(k)), kinds.states[static_cast<std::size_t>(k)]});
+  for (const offload::MovedKind kind : offload::kStoredKinds) {
+    rows.push_back({name_of(kind),
+                    {moved.bytes(Link::nvme_read, kind), moved.bytes(Link::nvme_written, kind)}});
   }
-  rows.push_back({"activations", kinds.activations});
   return rows;
 }
 
@@ -75,9 +75,9 @@ NvmeLedger::NvmeLedger(const RunSetup& setup, const TrainingData& data, const io
   beside_.resize(devices);
 }
 
-const NvmeSums* NvmeLedger::update(const offload::KindTraffic& kinds) {
+const NvmeSums* NvmeLedger::update(const offload::Ledger& ledger) {
   if (volume_ == nullptr) return nullptr;
-  sums_.kinds = kinds;
+  sums_.moved = ledger.total();
   for (std::size_t d = 0; d < sums_.devices.size(); ++d) {
     sums_.devices[d] = volume_->device_traffic(static_cast<int>(d));
     add(sums_.devices[d], beside_[d]);
@@ -102,7 +102,7 @@ io::StorageTraffic NvmeLedger::total() const {
 
 io::StorageTraffic NvmeLedger::other() const {
   io::StorageTraffic other = total();
-  for (const Row& row : rows_of(sums_.kinds)) {
+  for (const Row& row : rows_of(sums_.moved)) {
     other.read_bytes -= row.moved.read_bytes;
     other.written_bytes -= row.moved.written_bytes;
   }
@@ -122,7 +122,7 @@ std::string NvmeLedger::summary_text(double run_s) const {
     text += fmt::format("    {:<22}{:>12}{:>12}\n", name, format_bytes(moved.read_bytes),
                         format_bytes(moved.written_bytes));
   };
-  for (const Row& row : rows_of(sums_.kinds)) add_line(row.name, row.moved);
+  for (const Row& row : rows_of(sums_.moved)) add_line(row.name, row.moved);
   add_line("measuring, metadata", other());
   for (std::size_t d = 0; d < drives_.size(); ++d) {
     const DriveLife& drive = drives_[d];
@@ -141,7 +141,7 @@ nlohmann::json NvmeLedger::summary_json(double run_s) const {
   if (volume_ == nullptr) return {};
   nlohmann::json json;
   json["planned_written_bytes"] = forecast_.total_bytes(steps_, evaluations_);
-  for (const Row& row : rows_of(sums_.kinds)) json["by_kind"][row.name] = moved_json(row.moved);
+  for (const Row& row : rows_of(sums_.moved)) json["by_kind"][row.name] = moved_json(row.moved);
   json["by_kind"]["other"] = moved_json(other());
   for (std::size_t d = 0; d < drives_.size(); ++d) {
     const DriveLife& drive = drives_[d];

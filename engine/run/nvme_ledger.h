@@ -24,9 +24,8 @@ class NvmeLedger {
   NvmeLedger(const RunSetup& setup, const TrainingData& data, const io::Volume* volume,
              std::vector<io::StorageTraffic> beside = {});
 
-  // The sums as of now, at an address that stays; null without a volume. `kinds`: what the state
-  // store has moved. Allocates nothing.
-  const NvmeSums* update(const offload::KindTraffic& kinds);
+  // The sums as of now, at an address that stays; null without a volume. Allocates nothing.
+  const NvmeSums* update(const offload::Ledger& ledger);
 
   // Of all directories at the last update().
   io::StorageTraffic total() const;

@@ -34,15 +34,14 @@ class ObjectWriter {
   }
 
   // {"weights":[read,written],…}
-  void field(std::string_view name, const offload::KindTraffic& kinds) {
+  void nvme_by_kind(std::string_view name, const offload::Traffic& moved) {
+    using offload::Link;
     append(name, "{");
-    for (int k = 0; k < offload::kStateKinds; ++k) {
-      append_raw("\"{}\":", name_of(static_cast<offload::StateKind>(k)));
-      append_pair(kinds.states[static_cast<std::size_t>(k)]);
-      append_raw(",");
+    for (const offload::MovedKind kind : offload::kStoredKinds) {
+      if (kind != offload::kStoredKinds.front()) append_raw(",");
+      append_raw("\"{}\":", name_of(kind));
+      append_pair({moved.bytes(Link::nvme_read, kind), moved.bytes(Link::nvme_written, kind)});
     }
-    append_raw("\"activations\":");
-    append_pair(kinds.activations);
     append_raw("}}");
   }
 
@@ -102,11 +101,14 @@ void append_json_line(LineBuffer& line, const StepRecord& record) {
   object.field("bound_s", record.bound_s > 0 ? std::optional(record.bound_s) : std::nullopt);
   object.field("device_peak_bytes", record.device_peak_bytes);
   object.field("host_peak_bytes", record.host_peak_bytes);
-  object.field("nvme_read_bytes", of_step(record.nvme_read_bytes));
-  object.field("nvme_written_bytes", of_step(record.nvme_written_bytes));
+  for (int l = 0; l < offload::kLinks; ++l) {
+    const auto link = static_cast<offload::Link>(l);
+    object.field(key_of(link), of_step(record.traffic.bytes(link)));
+  }
+  object.field("commit_written_bytes", of_step(record.commit_written_bytes));
   object.field("committed_step", record.committed_step);
   if (record.nvme_sums != nullptr) {
-    object.field("nvme_by_kind", record.nvme_sums->kinds);
+    object.nvme_by_kind("nvme_by_kind", record.nvme_sums->moved);
     object.field("nvme_by_device", std::span(record.nvme_sums->devices));
   } else {
     object.null("nvme_by_kind");

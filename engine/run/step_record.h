@@ -6,13 +6,13 @@
 #include <vector>
 
 #include "io/storage.h"
-#include "offload/state_store.h"
+#include "offload/traffic.h"
 
 namespace strata::engine {
 
 // NVMe bytes of this rank since the start of the run.
 struct NvmeSums {
-  offload::KindTraffic kinds;
+  offload::Traffic moved;
   std::vector<io::StorageTraffic> devices;  // in the order of --nvme
 };
 
@@ -32,8 +32,8 @@ struct StepRecord {
   double bound_s = 0;                  // the bound of this step; 0: not known
   std::int64_t device_peak_bytes = 0;  // of this rank, as the others are
   std::int64_t host_peak_bytes = 0;
-  std::int64_t nvme_read_bytes = 0;  // of this step
-  std::int64_t nvme_written_bytes = 0;
+  offload::Traffic traffic;                    // of this step and its update
+  std::int64_t commit_written_bytes = 0;       // by a commit made during this step
   const NvmeSums* nvme_sums = nullptr;         // null: not known
   std::optional<std::int64_t> committed_step;  // the newest on all ranks, when the step ended
   bool skipped = false;                        // no update: no targets, or --on-nonfinite skip

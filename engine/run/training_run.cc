@@ -91,7 +91,7 @@ void TrainingRun::show_start() {
   start.bound_s = bound_.bound_s();
   start.device_peak_bytes = session_.device().device_budget().peak_bytes();
   start.host_peak_bytes = session_.device().host_budget().peak_bytes();
-  start.nvme_sums = ledger_.update(trainer_.state_traffic());
+  start.nvme_sums = ledger_.update(trainer_.ledger());
   if (output_.progress != nullptr) output_.progress->show(start);
   if (output_.log != nullptr) output_.log->write(start);
 }
@@ -143,8 +143,8 @@ void TrainingRun::after_step(std::int64_t step, const StepResult& result, double
   record.bound_s = bound_s;
   record.device_peak_bytes = session_.device().device_budget().peak_bytes();
   record.host_peak_bytes = session_.device().host_budget().peak_bytes();
-  record.nvme_read_bytes = result.traffic.read_bytes;
-  record.nvme_written_bytes = result.traffic.written_bytes;
+  record.traffic = result.traffic;
+  record.commit_written_bytes = result.commit_written_bytes;
   record.skipped = result.skipped;
   record.committed_step = summary_.committed_step;
   summarise(step, result, step_s, bound_s);
@@ -152,7 +152,7 @@ void TrainingRun::after_step(std::int64_t step, const StepResult& result, double
   const bool stops = (result.requests & kStopRequest) != 0 && step < steps_;
   if (!stops && evaluates(setup_, data_, step))
     record.val_loss = summary_.val_loss_last = evaluate();
-  record.nvme_sums = ledger_.update(trainer_.state_traffic());
+  record.nvme_sums = ledger_.update(trainer_.ledger());
   if (output_.progress != nullptr) output_.progress->show(record);
   waiting_ = record;
   if (!trainer_.update_pending()) log_waiting();
@@ -237,12 +237,10 @@ void TrainingRun::note(const std::string& text) {
 // The line of a step is written once its update is, with the bytes that took.
 void TrainingRun::log_waiting() {
   if (!waiting_) return;
-  const io::StorageTraffic update = trainer_.update_traffic();
   if (!waiting_->skipped && setup_.plan.update == offload::UpdateTime::deferred) {
-    waiting_->nvme_read_bytes += update.read_bytes;
-    waiting_->nvme_written_bytes += update.written_bytes;
+    waiting_->traffic += trainer_.update_traffic();
   }
-  ledger_.update(trainer_.state_traffic());
+  ledger_.update(trainer_.ledger());
   if (output_.log != nullptr) output_.log->write(*waiting_);
   waiting_.reset();
 }
@@ -283,7 +281,7 @@ void TrainingRun::finish() {
     finish_copies();
   }
   if (control_.samples != nullptr) sample(steps_);
-  ledger_.update(trainer_.state_traffic());
+  ledger_.update(trainer_.ledger());
   if (output_.profile != nullptr) output_.profile->finish();
   if (output_.progress == nullptr) return;
   if (setup_.options.profile) {

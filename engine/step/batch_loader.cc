@@ -10,7 +10,7 @@
 namespace strata::engine {
 namespace {
 
-constexpr int kColumns = 4;  // of SampleRows
+constexpr int kColumns = BatchLayout::kRowBytes / 4;  // of SampleRows
 
 std::int64_t targets_in(std::span<const std::int32_t> targets) {
   return std::ssize(targets) - std::ranges::count(targets, ops::kIgnoredTarget);
@@ -25,9 +25,11 @@ RowCounts& RowCounts::operator+=(const RowCounts& other) {
   return *this;
 }
 
-BatchLoader::BatchLoader(const BatchLayout& layout, Device& device, Stream& compute)
+BatchLoader::BatchLoader(const BatchLayout& layout, Device& device, Stream& compute,
+                         offload::Ledger& ledger)
     : layout_(layout),
       compute_(compute),
+      ledger_(ledger),
       rows_max_(layout.step_rows_max()),
       device_rows_(device.allocate(kTokensTag, layout.token_bytes())),
       host_rows_(device.allocate_pinned(kTokensTag, layout.token_bytes())) {
@@ -86,6 +88,8 @@ void BatchLoader::upload(std::int64_t rows) {
     const std::int64_t offset = column * rows_max_ * 4;
     compute_.copy(device_rows_.data() + offset, host_rows_.data() + offset, rows * 4);
   }
+  ledger_.add(offload::Account::pass, offload::Link::to_device, offload::MovedKind::batch,
+              rows * BatchLayout::kRowBytes);
 }
 
 }  // namespace strata::engine

@@ -16,6 +16,7 @@
 #include "engine/plan/batch_layout.h"
 #include "engine/step/model_pass.h"
 #include "kernels/device/device.h"
+#include "offload/traffic.h"
 
 namespace strata::engine {
 
@@ -35,7 +36,7 @@ struct LoadedBatches {
 
 class BatchLoader {
  public:
-  BatchLoader(const BatchLayout& layout, Device& device, Stream& compute);
+  BatchLoader(const BatchLayout& layout, Device& device, Stream& compute, offload::Ledger& ledger);
 
   // Loads samples [first, first + count) of an order (position → sample) and makes the compute
   // stream wait for them. At most the sequences of a step. The result is valid until the next call,
@@ -53,6 +54,7 @@ class BatchLoader {
 
   BatchLayout layout_;
   Stream& compute_;
+  offload::Ledger& ledger_;
   std::int64_t rows_max_;
   DeviceBuffer device_rows_;  // tokens, targets, positions, document starts: rows_max_ of each
   PinnedBuffer host_rows_;

@@ -8,7 +8,9 @@
 
 namespace strata::engine {
 
+using offload::Account;
 using offload::Contribution;
+using offload::Link;
 using offload::StateKind;
 using offload::Tier;
 using offload::UpdateTime;
@@ -93,11 +95,12 @@ void GradientStore::read_partial(int unit) {
       return;
     case Tier::nvme:
       for (Staging& staging : staging_) staging.writes.wait();
-      store_.read(unit, StateKind::gradients, 0, destination, partial_reads_);
+      store_.read(unit, StateKind::gradients, 0, destination, partial_reads_, Account::pass);
       return;
     case Tier::device:
       copies_->copy(destination.data(), store_.device(unit, StateKind::gradients),
                     destination.bytes());
+      count(Link::from_device, destination.bytes());
       return;
   }
 }
@@ -133,7 +136,7 @@ void GradientStore::keep_partial(int unit, Staging& staging, const float* values
   STRATA_CHECK(values == staging.values.as<float>());
   const AlignedSpan source = staging.values.span(0, elements(unit) * 4);
   if (store_.tier(unit, StateKind::gradients) == Tier::nvme) {
-    store_.write(unit, StateKind::gradients, 0, source, staging.writes);
+    store_.write(unit, StateKind::gradients, 0, source, staging.writes, Account::pass);
   } else {
     to_device(unit, source);
   }
@@ -141,7 +144,12 @@ void GradientStore::keep_partial(int unit, Staging& staging, const float* values
 
 void GradientStore::to_device(int unit, AlignedSpan source) {
   copies_->copy(store_.device(unit, StateKind::gradients), source.data(), source.bytes());
+  count(Link::to_device, source.bytes());
   copies_->synchronize();
+}
+
+void GradientStore::count(Link link, std::int64_t bytes) {
+  store_.ledger().add(Account::pass, link, offload::MovedKind::gradients, bytes);
 }
 
 void GradientStore::finish_gradient(int unit, Staging& staging, float* values) {
@@ -208,7 +216,7 @@ void GradientStore::keep_final(int unit, Staging& staging, const void* gradient)
                                               : staging.values.span(0, bytes);
   switch (store_.tier(unit, StateKind::gradients)) {
     case Tier::nvme:
-      store_.write(unit, StateKind::gradients, 0, source, staging.writes);
+      store_.write(unit, StateKind::gradients, 0, source, staging.writes, Account::pass);
       return;
     case Tier::device:
       to_device(unit, source);

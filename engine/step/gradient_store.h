@@ -67,6 +67,7 @@ class GradientStore final : public offload::GradientConsumer {
   Norm measure_block(int unit, const void* gradient, std::int64_t first, std::int64_t last) const;
   void keep_final(int unit, Staging& staging, const void* gradient);
   void to_device(int unit, AlignedSpan source);
+  void count(offload::Link link, std::int64_t bytes);
   std::int64_t elements(int unit) const { return store_.unit(unit).shard_elements; }
 
   offload::StateStore& store_;

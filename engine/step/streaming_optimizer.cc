@@ -9,6 +9,8 @@
 
 namespace strata::engine {
 
+using offload::Account;
+using offload::Link;
 using offload::StateKind;
 using offload::Tier;
 
@@ -70,7 +72,7 @@ void StreamingOptimizer::begin_step(const optim::StepSettings& settings, double 
   STRATA_CHECK(!any_pending());
   settings_ = settings;
   learning_rate_ = learning_rate;
-  update_traffic_ = {};
+  counted_before_ = store_.ledger().total(Account::update);
   for (const int unit : order_) pending_[static_cast<std::size_t>(unit)] = 1;
   applied_ = 0;
   issued_ = 0;
@@ -84,10 +86,6 @@ bool StreamingOptimizer::pending(int unit) const {
 
 void StreamingOptimizer::apply(int unit, AlignedSpan weights) {
   update_unit(unit, weights.data(), nullptr);
-  // The WeightStreamer writes them back.
-  if (store_.tier(unit, StateKind::weights) == Tier::nvme) {
-    update_traffic_.written_bytes += weights.bytes();
-  }
 }
 
 void StreamingOptimizer::apply_final(int unit, const void* gradient) {
@@ -125,11 +123,11 @@ void StreamingOptimizer::issue(std::size_t index) {
     const std::int64_t offset = bytes(kind, chunk.first);
     const AlignedSpan destination = part(index, kind);
     if (tier == Tier::nvme) {
-      store_.read(chunk.unit, kind, offset, destination, buffer.reads);
-      update_traffic_.read_bytes += destination.bytes();
+      store_.read(chunk.unit, kind, offset, destination, buffer.reads, Account::update);
     } else {
       copies_->copy(destination.data(), store_.device(chunk.unit, kind) + offset,
                     destination.bytes());
+      store_.ledger().add(Account::update, Link::from_device, moved(kind), destination.bytes());
       from_device = true;
     }
   }
@@ -190,10 +188,10 @@ void StreamingOptimizer::write_back(std::size_t index) {
     const std::int64_t offset = bytes(kind, chunk.first);
     const AlignedSpan source = part(index, kind);
     if (tier == Tier::nvme) {
-      store_.write(chunk.unit, kind, offset, source, buffer.writes);
-      update_traffic_.written_bytes += source.bytes();
+      store_.write(chunk.unit, kind, offset, source, buffer.writes, Account::update);
     } else {
       copies_->copy(store_.device(chunk.unit, kind) + offset, source.data(), source.bytes());
+      store_.ledger().add(Account::update, Link::to_device, moved(kind), source.bytes());
       to_device = true;
     }
   }
@@ -265,6 +263,12 @@ optim::Moment StreamingOptimizer::moment(const Chunk& chunk, const Pointers& at,
   const offload::Int8Offsets offsets =
       offload::int8_offsets(element, chunk.elements, plan_.block_elements);
   return {begin + offsets.code_bytes, reinterpret_cast<float*>(begin + offsets.scale_bytes)};
+}
+
+offload::Traffic StreamingOptimizer::update_traffic() const {
+  offload::Traffic traffic = store_.ledger().total(Account::update);
+  traffic -= counted_before_;
+  return traffic;
 }
 
 void StreamingOptimizer::finish() {

@@ -68,9 +68,9 @@ class StreamingOptimizer final : public offload::PendingUpdates {
   // Waits until everything updated is on its tier.
   void finish();
 
-  // NVMe bytes moved for updates since begin_step(), the write-back of weights included. Read it
+  // What was moved for updates since begin_step(), the write-back of weights included. Read it
   // while no unit is being applied.
-  io::StorageTraffic update_traffic() const { return update_traffic_; }
+  offload::Traffic update_traffic() const;
 
   // The buffers of the ring while no update is under way, for filling states at start; empty when
   // everything lives in host memory.
@@ -134,10 +134,10 @@ class StreamingOptimizer final : public offload::PendingUpdates {
   std::vector<std::vector<optim::Segment>> segments_;  // per worker: those of the tile at hand
   optim::StepSettings settings_;
   double learning_rate_ = 0;
-  io::StorageTraffic update_traffic_;
-  std::size_t issued_ = 0;   // chunks whose reads were started
-  std::size_t updated_ = 0;  // chunks
-  std::size_t applied_ = 0;  // units
+  offload::Traffic counted_before_;  // when the step's update began
+  std::size_t issued_ = 0;           // chunks whose reads were started
+  std::size_t updated_ = 0;          // chunks
+  std::size_t applied_ = 0;          // units
 };
 
 }  // namespace strata::engine

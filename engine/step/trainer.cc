@@ -47,11 +47,11 @@ Trainer::Trainer(const RunSetup& setup, const TrainerParts& parts)
                       setup.plan.update == UpdateTime::deferred ? nullptr : &optimizer_),
       weights_(store_, parts.device, *compute_, parts.comm, parts.failure, parts.tracer),
       activations_(store_, parts.device, *compute_, parts.failure),
-      gradients_(setup.plan, parts.device, *compute_, parts.comm, gradient_store_, parts.failure,
-                 parts.tracer),
+      gradients_(setup.plan, parts.device, *compute_, parts.comm, gradient_store_, store_.ledger(),
+                 parts.failure, parts.tracer),
       pass_(setup.shape, setup.units, setup.plan, parts.device, *compute_, weights_, activations_,
             &gradients_),
-      loader_(setup.batch, parts.device, *compute_),
+      loader_(setup.batch, parts.device, *compute_, store_.ledger()),
       results_(parts.device.allocate(kResultsTag, kResultsBytes)),
       host_results_(parts.device.allocate_pinned(kResultsTag, kResultsBytes)),
       access_(store_, parts.device, optimizer_.scratch()),
@@ -83,7 +83,7 @@ StepResult Trainer::step(const Samples& data, const SampleOrder& order, std::int
   gradients_.drain();
   const GradientStore::Norm norm = gradient_store_.finish();
   if (deferred() && gate_ != nullptr) gate_->before_updates();
-  result.traffic = settle();
+  settle(result);
 
   const Totals total =
       sum_over_ranks({loss_sum, norm.square_sum, norm.finite ? 1.0 : 0.0, take_requests()});
@@ -115,7 +115,6 @@ StepResult Trainer::step(const Samples& data, const SampleOrder& order, std::int
     // As torch.nn.utils.clip_grad_norm_ does.
     const double scale = clip > 0 ? std::min(1.0, clip / (result.grad_norm + 1e-6)) : 1.0;
     optimizer_.begin_step(step_settings(scale), learning_rate);
-    update_uncharged_ = true;
   }
   ++progress_.updates;
   return result;
@@ -141,26 +140,40 @@ StepResult Trainer::empty_step(const RowCounts& rows) {
   result.skipped = true;
   result.loss = std::numeric_limits<double>::quiet_NaN();
   apply_pending();
-  result.traffic = settle();
+  settle(result);
   wait_for_gate_in_step();
   result.requests = sum_over_ranks({0, 0, 0, take_requests()}).requests;
   return result;
 }
 
-// Waits until all state is on its tier. Returns the NVMe bytes since the last call, without those
-// of a deferred update, which belong to the step before.
-io::StorageTraffic Trainer::settle() {
+// Waits until all state is on its tier.
+void Trainer::settle() {
   optimizer_.finish();
   weights_.flush();
-  if (parts_.storage == nullptr) return {};
-  const io::StorageTraffic now = parts_.storage->traffic();
-  io::StorageTraffic moved{now.read_bytes - settled_.read_bytes,
-                           now.written_bytes - settled_.written_bytes};
-  settled_ = now;
-  const io::StorageTraffic elsewhere = std::exchange(charged_elsewhere_, {});
-  moved.read_bytes -= elsewhere.read_bytes;
-  moved.written_bytes -= elsewhere.written_bytes;
-  return moved;
+  settled_ = count();
+}
+
+// The same, at the end of a step, which everything since the last time belongs to.
+void Trainer::settle(StepResult& result) {
+  const Settled before = settled_;
+  settle();
+  result.traffic = settled_.traffic;
+  result.traffic -= before.traffic;
+  result.commit_written_bytes = settled_.commit_written_bytes - before.commit_written_bytes;
+}
+
+Trainer::Settled Trainer::count() const {
+  using offload::Account;
+  const offload::Ledger& ledger = store_.ledger();
+  Settled now{ledger.total(Account::pass)};
+  if (!deferred()) now.traffic += ledger.total(Account::update);  // or it is the step's before
+  if (parts_.storage == nullptr) return now;
+  // Copies, and what the store writes of its own.
+  now.commit_written_bytes = parts_.storage->traffic().written_bytes;
+  for (const Account account : {Account::pass, Account::update, Account::other}) {
+    now.commit_written_bytes -= ledger.total(account).bytes(offload::Link::nvme_written);
+  }
+  return now;
 }
 
 void Trainer::run_passes(std::span<const MicroBatch> batches, std::int64_t targets) {
@@ -190,11 +203,7 @@ void Trainer::wait_for_gate_in_step() {
 // Called where they may have been.
 void Trainer::updates_applied() {
   if (optimizer_.any_pending()) return;
-  if (update_uncharged_) {
-    deferred_update_traffic_ = optimizer_.update_traffic();
-    update_uncharged_ = false;
-    charged_elsewhere_ = deferred_update_traffic_;
-  }
+  deferred_update_traffic_ = optimizer_.update_traffic();
   if (gate_ != nullptr) gate_->updates_applied();
 }
 
@@ -223,10 +232,12 @@ optim::StepSettings Trainer::step_settings(double gradient_scale) const {
   return settings;
 }
 
-void Trainer::zero_loss_sum() { compute_->fill_zero(results_.data(), sizeof(double)); }
+void Trainer::zero_loss_sum() { compute_->fill_zero(results_.data(), kLossBytes); }
 
 double Trainer::read_loss_sum() {
-  compute_->copy(host_results_.data(), results_.data(), sizeof(double));
+  compute_->copy(host_results_.data(), results_.data(), kLossBytes);
+  store_.ledger().add(offload::Account::pass, offload::Link::from_device, offload::MovedKind::batch,
+                      kLossBytes);
   compute_->synchronize();
   return *host_results_.as<double>();
 }

@@ -41,9 +41,9 @@ struct StepResult {
   RowCounts rows;              // of all ranks
   bool skipped = false;        // no update: without a target, or --on-nonfinite skip
   std::uint32_t requests = 0;  // of all ranks: StepRequest
-  // NVMe bytes of the step itself, without an update that is still pending, and with a commit made
-  // meanwhile.
-  io::StorageTraffic traffic;
+  offload::Traffic traffic;    // without an update that is still pending
+  // To NVMe, by the commit of an earlier step that was made meanwhile.
+  std::int64_t commit_written_bytes = 0;
 };
 
 class Trainer {
@@ -84,18 +84,22 @@ class Trainer {
   // The f32 masters of this rank's shard of a unit; drains first.
   std::vector<float> master(int unit);
 
-  // Deferred: whether the last step's update is still to come, and the NVMe bytes it took once it
-  // has.
+  // Deferred: whether the last step's update is still to come, and what it moved once it has.
   bool update_pending() const { return optimizer_.any_pending(); }
-  io::StorageTraffic update_traffic() const { return deferred_update_traffic_; }
+  const offload::Traffic& update_traffic() const { return deferred_update_traffic_; }
   // The state itself, and the plan's checkpoint staging (empty without a run folder): for whoever
   // makes it durable.
   offload::StateStore& state() { return store_; }
   AlignedSpan checkpoint_staging() const { return checkpoint_staging_.span(); }
-  // NVMe bytes by kind of state, since construction.
-  offload::KindTraffic state_traffic() const { return store_.traffic(); }
+  // All that was moved since construction, the initial state included.
+  const offload::Ledger& ledger() const { return store_.ledger(); }
 
  private:
+  // What steps are charged with, since construction, when nothing is on its way.
+  struct Settled {
+    offload::Traffic traffic;
+    std::int64_t commit_written_bytes = 0;
+  };
   struct Totals {
     double loss_sum;
     double square_sum;
@@ -109,7 +113,9 @@ class Trainer {
   void wait_for_gate_in_step();
   void apply_pending();
   void updates_applied();
-  io::StorageTraffic settle();
+  void settle();
+  void settle(StepResult& result);
+  Settled count() const;
   optim::StepSettings step_settings(double gradient_scale) const;
   double read_loss_sum();
   void zero_loss_sum();
@@ -138,10 +144,8 @@ class Trainer {
   std::vector<RowCounts> gathered_rows_;
   UpdateGate* gate_ = nullptr;
   Progress progress_;
-  io::StorageTraffic settled_;  // of the storage, when it was last idle
-  io::StorageTraffic deferred_update_traffic_;
-  bool update_uncharged_ = false;
-  io::StorageTraffic charged_elsewhere_;  // of what settle() finds: a deferred update's
+  Settled settled_;  // at the end of whatever was done last
+  offload::Traffic deferred_update_traffic_;
   ComputeGuard guard_{*compute_, parts_.failure};
 };
 

@@ -168,10 +168,10 @@ TEST_F(ResidentCommitSlots, WhatIsResidentIsCopiedWhereItsShardIsLive) {
   EXPECT_TRUE(holds(second, kFrozen, 0));
   EXPECT_TRUE(holds(first, kUnit, 0));
   EXPECT_TRUE(reads(machine.store, kUnit, 1)) << "a resident state reads back its commit";
-  const auto counted = machine.store.traffic().states[static_cast<std::size_t>(StateKind::weights)];
+  const Traffic counted = machine.store.ledger().total();
   std::int64_t copied = bytes(kUnit, StateKind::weights);  // once more than the others
   for (int unit = 0; unit < kUnits; ++unit) copied += bytes(unit, StateKind::weights);
-  EXPECT_EQ(counted.written_bytes, copied);
+  EXPECT_EQ(counted.bytes(Link::nvme_written, MovedKind::weights), copied);
 }
 
 TEST_F(OneSlot, IsWrittenInPlaceWhateverRestsOnIt) {

@@ -67,8 +67,8 @@ class GradientSinkTest : public ::testing::Test {
       "sources", kContributions* machine_.plan.unit_elements_max * 4);
   std::int64_t next_source_ = 0;
   Keeper keeper_{machine_.plan, machine_.device};
-  GradientSink sink_{machine_.plan,    machine_.device, *machine_.compute, *machine_.comm, keeper_,
-                     machine_.failure, nullptr};
+  GradientSink sink_{machine_.plan, machine_.device,         *machine_.compute, *machine_.comm,
+                     keeper_,       machine_.store.ledger(), machine_.failure,  nullptr};
 };
 
 TEST_F(GradientSinkTest, ContributionsArriveInOrderAndPadded) {

@@ -90,13 +90,11 @@ TEST(StateStore, ReadsBackWhatWasWrittenAndCountsIt) {
   const std::int64_t bytes = machine.bytes(kTable, StateKind::weights);
   EXPECT_TRUE(std::all_of(words, words + bytes / 4,
                           [&](std::uint32_t word) { return word == generator(); }));
-  const KindTraffic traffic = machine.store.traffic();
-  const auto of = [&](StateKind kind) { return traffic.states[static_cast<std::size_t>(kind)]; };
-  EXPECT_EQ(of(StateKind::weights).read_bytes, 20480 * 2);
-  EXPECT_EQ(of(StateKind::weights).written_bytes, 20480 * 2);
-  EXPECT_EQ(of(StateKind::moment1).read_bytes, 0);
-  EXPECT_EQ(of(StateKind::moment1).written_bytes, 20480 * 4);
-  EXPECT_EQ(traffic.activations.written_bytes, 0);
+  Traffic expected;
+  expected.add(Link::nvme_read, MovedKind::weights, 20480 * 2);
+  expected.add(Link::nvme_written, MovedKind::weights, 20480 * 2);
+  expected.add(Link::nvme_written, MovedKind::moment1, 20480 * 4);
+  EXPECT_EQ(machine.store.ledger().total(), expected);
 }
 
 TEST(StateStore, AFlippedBitIsFoundAndNamed) {
@@ -226,7 +224,8 @@ TEST(StateStore, ActivationRecordsAreChecked) {
   machine.on_drive(place, bytes, [](std::byte* data) { data[8191] ^= std::byte{128}; });
   const auto text = error_text<IoError>(read);
   EXPECT_TRUE(mentions(text, "activation record 3, bytes 0 to 8191")) << text;
-  EXPECT_EQ(machine.store.traffic().activations.read_bytes, 2 * bytes);
+  const Traffic counted = machine.store.ledger().total(Account::pass);
+  EXPECT_EQ(counted.bytes(Link::nvme_read, MovedKind::activations), 2 * bytes);
 }
 
 // A partial sum is f32, the final gradient that takes its place is half as long and ends within a

@@ -113,34 +113,6 @@ TEST_P(Regimes, ReserveThePlan) {
   expect_planned();
 }
 
-// The bytes of a step in the middle of a run, its update included, wherever that moved them.
-TEST_P(Regimes, TrafficOfAStepIsThePlans) {
-  EngineRun run(options(GetParam()));
-  run.step();
-  io::StorageTraffic moved = run.step().traffic;
-  run.step();  // applies a deferred update of the step before
-  if (run.plan().update == offload::UpdateTime::deferred) {
-    const io::StorageTraffic update = run.trainer().update_traffic();
-    moved.read_bytes += update.read_bytes;
-    moved.written_bytes += update.written_bytes;
-  }
-  EXPECT_EQ(moved.read_bytes, run.plan().nvme_read_bytes());
-  EXPECT_EQ(moved.written_bytes, run.plan().nvme_written_bytes());
-}
-
-// A last pass with fewer micro-batches moves fewer activation records; the plan counts full passes.
-TEST_F(Reservation, TrafficOfUnevenPassesIsAtMostThePlans) {
-  Options uneven =
-      options({.name = "uneven", .place = "all=nvme", .activations = "nvme", .pass = 3});
-  EngineRun run(uneven);
-  run.step();
-  const io::StorageTraffic moved = run.step().traffic;
-  run.step();
-  const io::StorageTraffic update = run.trainer().update_traffic();
-  EXPECT_LT(moved.read_bytes + update.read_bytes, run.plan().nvme_read_bytes());
-  EXPECT_LT(moved.written_bytes + update.written_bytes, run.plan().nvme_written_bytes());
-}
-
 std::vector<Case> cases() {
   std::vector<Case> all;
   for (const double clip : {1.0, 0.0}) {

@@ -16,6 +16,8 @@
 namespace strata::engine {
 namespace {
 
+using offload::Link;
+using offload::MovedKind;
 using test::allocation_count;
 using test::contents_of;
 using test::error_text;
@@ -31,8 +33,10 @@ NvmeSums longest_sums() {
   constexpr io::StorageTraffic kLongest{std::numeric_limits<std::int64_t>::min(),
                                         std::numeric_limits<std::int64_t>::min()};
   NvmeSums sums;
-  sums.kinds.states.fill(kLongest);
-  sums.kinds.activations = kLongest;
+  for (const offload::MovedKind kind : offload::kStoredKinds) {
+    sums.moved.add(Link::nvme_read, kind, kLongest.read_bytes);
+    sums.moved.add(Link::nvme_written, kind, kLongest.written_bytes);
+  }
   sums.devices.assign(kDrivesMax, kLongest);
   return sums;
 }
@@ -49,7 +53,11 @@ StepRecord longest_record(const NvmeSums& sums) {
   record.tokens_per_s = record.mfu = record.step_s = -1.7976931348623157e308;
   record.bound_s = 1.7976931348623157e308;
   record.device_peak_bytes = record.host_peak_bytes = std::numeric_limits<std::int64_t>::min();
-  record.nvme_read_bytes = record.nvme_written_bytes = std::numeric_limits<std::int64_t>::min();
+  for (int l = 0; l < offload::kLinks; ++l) {
+    record.traffic.add(static_cast<Link>(l), MovedKind::weights,
+                       std::numeric_limits<std::int64_t>::min());
+  }
+  record.commit_written_bytes = std::numeric_limits<std::int64_t>::min();
   return record;
 }
 
@@ -71,18 +79,26 @@ TEST(RunLog, WritesExactlyTheDocumentedFields) {
   record.bound_s = 0.08;
   record.device_peak_bytes = 1;
   record.host_peak_bytes = 2;
-  record.nvme_read_bytes = 3;
-  record.nvme_written_bytes = 4'000'000'000'000;
+  record.traffic.add(Link::nvme_read, MovedKind::weights, 1);
+  record.traffic.add(Link::nvme_read, MovedKind::activations, 2);
+  record.traffic.add(Link::nvme_written, MovedKind::moment1, 4'000'000'000'000);
+  record.traffic.add(Link::to_device, MovedKind::batch, 5);
+  record.traffic.add(Link::from_device, MovedKind::gradients, 6);
+  record.traffic.add(Link::gathered, MovedKind::weights, 7);
+  record.traffic.add(Link::reduced, MovedKind::gradients, 8);
+  record.commit_written_bytes = 9;
   record.committed_step = 2;
   NvmeSums sums;
-  for (int k = 0; k < offload::kStateKinds; ++k) sums.kinds.states[k] = {10 + k, 20 + k};
-  sums.kinds.activations = {30, 31};
+  for (std::size_t k = 0; k < offload::kStoredKinds.size(); ++k) {
+    sums.moved.add(Link::nvme_read, offload::kStoredKinds[k], 10 + static_cast<int>(k));
+    sums.moved.add(Link::nvme_written, offload::kStoredKinds[k], 20 + static_cast<int>(k));
+  }
   sums.devices = {{40, 41}, {42, 43}};
   record.nvme_sums = &sums;
   RunLog({folder.path("log.jsonl")}).write(record);
 
   const Json by_kind = {{"weights", {10, 20}}, {"remainder", {11, 21}}, {"moment1", {12, 22}},
-                        {"moment2", {13, 23}}, {"gradients", {14, 24}}, {"activations", {30, 31}}};
+                        {"moment2", {13, 23}}, {"gradients", {14, 24}}, {"activations", {15, 25}}};
   const Json expected = {{"step", 3},
                          {"epoch", 0.25},
                          {"loss", 0.1},
@@ -100,6 +116,11 @@ TEST(RunLog, WritesExactlyTheDocumentedFields) {
                          {"host_peak_bytes", 2},
                          {"nvme_read_bytes", 3},
                          {"nvme_written_bytes", 4'000'000'000'000},
+                         {"to_device_bytes", 5},
+                         {"from_device_bytes", 6},
+                         {"gathered_bytes", 7},
+                         {"reduced_bytes", 8},
+                         {"commit_written_bytes", 9},
                          {"committed_step", 2},
                          {"nvme_by_kind", by_kind},
                          {"nvme_by_device", Json::parse("[[40,41],[42,43]]")}};
@@ -127,8 +148,9 @@ TEST(RunLog, BeforeTrainingThereIsOnlyAValidationLoss) {
   record.val_loss = 5.5;
   RunLog({folder.path("log.jsonl")}).write(record);
   const Json line = Json::parse(contents_of(folder.path("log.jsonl")));
-  for (const char* name : {"loss", "lr", "grad_norm", "targets", "padding", "tokens_per_s", "mfu",
-                           "step_s", "nvme_read_bytes", "nvme_written_bytes"}) {
+  for (const char* name :
+       {"loss", "lr", "grad_norm", "targets", "padding", "tokens_per_s", "mfu", "step_s",
+        "nvme_read_bytes", "to_device_bytes", "commit_written_bytes"}) {
     EXPECT_TRUE(line.at(name).is_null()) << name;
   }
   EXPECT_EQ(line.at("step"), 0);

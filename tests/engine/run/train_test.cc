@@ -160,6 +160,11 @@ TEST_F(TrainTest, LogHasALinePerStepWithItsFields) {
                                         "host_peak_bytes",
                                         "nvme_read_bytes",
                                         "nvme_written_bytes",
+                                        "to_device_bytes",
+                                        "from_device_bytes",
+                                        "gathered_bytes",
+                                        "reduced_bytes",
+                                        "commit_written_bytes",
                                         "committed_step",
                                         "nvme_by_kind",
                                         "nvme_by_device"};

@@ -83,10 +83,10 @@ TEST_P(Frozen, AFactorIsOneOnTheLearningRate) {
 TEST_P(Frozen, AFrozenUnitIsNeverWritten) {
   EngineRun run(options({"h.*=0", "wte.*=0"}));
   run.step();
-  io::StorageTraffic moved = run.step().traffic;
+  offload::Traffic moved = run.step().traffic;
   run.step();
   if (run.plan().update == offload::UpdateTime::deferred) {
-    moved.written_bytes += run.trainer().update_traffic().written_bytes;
+    moved += run.trainer().update_traffic();
   }
   std::int64_t trained = 0;
   for (const offload::UnitPlan& unit : run.plan().units) {
@@ -94,7 +94,7 @@ TEST_P(Frozen, AFrozenUnitIsNeverWritten) {
   }
   // w, rem, m and v, and deferred the gradient.
   const std::int64_t bytes = run.plan().update == offload::UpdateTime::deferred ? 16 : 12;
-  EXPECT_EQ(moved.written_bytes, bytes * trained);
+  EXPECT_EQ(moved.bytes(offload::Link::nvme_written), bytes * trained);
 }
 
 INSTANTIATE_TEST_SUITE_P(UpdateTime, Frozen, ::testing::Values(1.0, 0.0), [](const auto& info) {

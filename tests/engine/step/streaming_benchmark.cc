@@ -35,8 +35,9 @@ double compare(const std::string& directory, int pairs, MomentFormat moments) {
     updates.push_back(machine.update());
     moves.push_back(machine.move());
   }
-  const io::StorageTraffic moved = machine.moved();
-  const double bytes = static_cast<double>(moved.read_bytes + moved.written_bytes);
+  const offload::Traffic moved = machine.moved();
+  const double bytes = static_cast<double>(moved.bytes(offload::Link::nvme_read) +
+                                           moved.bytes(offload::Link::nvme_written));
   const double ratio = median(updates) / median(moves);
   fmt::print("{:<8} {:>10.3f} {:>10.3f} {:>8.2f} {:>8.3f}\n", name_of(moments), median(updates),
              median(moves), bytes / median(moves) / 1e9, ratio);

@@ -48,8 +48,8 @@ class StreamingMachine {
   // The same reads and writes.
   double move() { return run(moves_); }
 
-  io::StorageTraffic updated() const { return updates_.update_traffic(); }
-  io::StorageTraffic moved() const { return moves_.update_traffic(); }
+  offload::Traffic updated() const { return updates_.update_traffic(); }
+  offload::Traffic moved() const { return moves_.update_traffic(); }
   const offload::Plan& plan() const { return plan_; }
 
   // The stored weights of a unit.
