@@ -52,9 +52,11 @@ Session::Session(const RunSetup& setup, comm::Communicator& comm, FailureLatch& 
     : comm_(comm),
       failure_(failure),
       tracer_(make_tracer(setup)),
-      workers_(setup.threads, setup.cpus),
+      compute_workers_(setup.threads, setup.cpus),
+      streaming_workers_(setup.threads, setup.cpus),
       host_budget_("host memory", setup.plan.host_memory_bytes),
-      device_({setup.plan.device_memory_bytes, -1}, host_budget_, workers_, failure, tracer_.get()),
+      device_({setup.plan.device_memory_bytes, -1}, host_budget_, compute_workers_, failure,
+              tracer_.get()),
       engine_choice_(agree(comm, [&] { return engine_for(setup); })),
       store_(open_store ? open_store(engine_choice_, tracer_.get())
                         : make_new_store(setup, comm, engine_choice_, tracer_.get())) {
@@ -86,7 +88,7 @@ void Session::measure(const RunSetup& setup) {
 }
 
 TrainerParts Session::trainer_parts() {
-  return {device_, workers_, comm_, failure_, volume(), tracer_.get()};
+  return {device_, streaming_workers_, comm_, failure_, volume(), tracer_.get()};
 }
 
 }  // namespace strata::engine

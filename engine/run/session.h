@@ -56,7 +56,8 @@ class Session {
   comm::Communicator& comm_;
   FailureLatch& failure_;
   std::unique_ptr<Tracer> tracer_;
-  WorkerSet workers_;
+  WorkerSet compute_workers_;
+  WorkerSet streaming_workers_;
   Budget host_budget_;
   CpuDevice device_;
   io::EngineChoice engine_choice_;

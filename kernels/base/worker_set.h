@@ -1,6 +1,12 @@
-// WorkerSet: the one owner of the cores. Compute and optimizer run their tiles on it, so that
-// the threads of a run never outnumber its cores. I/O and communication threads are not
-// part of it: they block.
+// WorkerSet: whoever computes does so in tiles on one. I/O and communication threads are not part
+// of it: they block.
+//
+// A run has two, each as wide as its cores: one for the ops of the device, one for the state that
+// streams by (updates, gradients, checksums). Their background threads are shared, so that beside
+// the callers there is one thread less than there are cores. Within a set, a caller that finds all
+// slots taken waits until a thread there has finished the whole job it is at; the short jobs that
+// feed a drive would wait for long ops. Between the sets the scheduler of the system shares the
+// cores.
 //
 // Several threads may call parallel_for at once; their tiles share the workers. A caller works too,
 // so a set of 1 runs everything on the calling thread. Which worker runs which tile is not fixed:
