@@ -2,9 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
 
+#include "engine/cost/machine_description.h"
+#include "engine/cost/machine_forecast.h"
 #include "engine/data/training_data.h"
 #include "engine/options/endurance.h"
 #include "engine/options/json_text.h"
@@ -23,8 +27,25 @@ namespace strata::engine {
 
 namespace {
 
+// Where the run would be.
+struct Target {
+  Options options;
+  comm::Topology topology;
+  comm::Communicator::StagingBytes comm_staging;
+  std::optional<MachineDescription> machine;  // nothing: this one
+};
+
+Target target_of(const Options& options, const comm::Communicator& comm) {
+  if (options.machine.empty()) return {options, comm.topology(), comm.staging_bytes(), {}};
+  MachineDescription machine = read_machine_description(options.machine);
+  return {options_for(machine, options), topology_of(machine), comm_staging_of(machine),
+          std::move(machine)};
+}
+
 struct Planned {
   RunSetup setup;
+  std::optional<MachineDescription> machine;
+  std::optional<MachineForecast> forecast;  // with a described machine
   NvmeSpace nvme;
   std::string data;               // what it is, in words; "": none is named
   std::string tokenizer_warning;  // "": checked, or there is none
@@ -43,12 +64,31 @@ nlohmann::json refusal_json(const std::exception& error, offload::Tier tier,
           {"needed_bytes", needed_bytes}};
 }
 
+// In the place of directories, the drives of the described machine.
+NvmeSpace described_space(const MachineDescription& machine, const RunSetup& setup) {
+  const DriveDescription& drive = machine.drive;
+  NvmeSpace space;
+  space.needed_bytes = store_bytes(setup, static_cast<std::size_t>(std::max(1, drive.count)));
+  for (int d = 1; d <= drive.count; ++d) {
+    space.directories.push_back(
+        {fmt::format("drive {} ({})", d, drive.name), drive.capacity_bytes, {}});
+  }
+  const std::int64_t capacity_bytes = drive.count * drive.capacity_bytes;
+  if (space.needed_bytes > capacity_bytes) {
+    throw_error<ConfigError>(
+        "--machine: the state takes {} of NVMe on each host, and its drives have {}",
+        format_bytes(space.needed_bytes), format_bytes(capacity_bytes));
+  }
+  return space;
+}
+
 // What train would refuse is refused here too; a program that asked for JSON gets it even then.
 Planned make_planned(const Options& options, const comm::Communicator& comm) {
   const bool prints_json = options.json && comm.rank() == 0;
+  Target target = target_of(options, comm);
   Planned planned;
   try {
-    planned.setup = make_run_setup(options, comm.topology(), comm.staging_bytes());
+    planned.setup = make_run_setup(target.options, target.topology, target.comm_staging);
   } catch (const PlanDoesNotFit& e) {
     const offload::Shortfall& shortfall = e.shortfall();
     if (prints_json) {
@@ -71,14 +111,17 @@ Planned make_planned(const Options& options, const comm::Communicator& comm) {
   planned.evaluations = evaluation_count(setup, data);
   planned.writes = forecast_writes(setup, evaluation_sequences(setup, data));
   try {
-    planned.nvme = check_nvme_space(setup);
+    planned.nvme =
+        target.machine ? described_space(*target.machine, setup) : check_nvme_space(setup);
   } catch (const ConfigError& e) {
     if (prints_json) {
-      const std::size_t directories = store_directories(options).size();
+      const std::size_t directories = std::max<std::size_t>(1, store_directories(options).size());
       print_json(refusal_json(e, offload::Tier::nvme, store_bytes(setup, directories)));
     }
     throw;
   }
+  if (target.machine) planned.forecast = forecast_on(*target.machine, setup);
+  planned.machine = std::move(target.machine);
   return planned;
 }
 
@@ -127,12 +170,47 @@ std::vector<DriveLife> drives_of(const Options& options) {
   return drives;
 }
 
+std::vector<DriveLife> drives_of(const MachineDescription& machine) {
+  const DriveDescription& drive = machine.drive;
+  if (drive.count == 0) return {};
+  return {{fmt::format("each {}", drive.name), 1.0 / drive.count, drive.endurance_bytes}};
+}
+
 std::string writes_text(const Planned& planned) {
   if (planned.steps == 0 || planned.nvme.needed_bytes == 0) return "";
   const RunSetup& setup = planned.setup;
-  return fmt::format("The run would write {}\n",
-                     forecast_text(planned.writes, planned.steps, planned.evaluations,
-                                   setup.topology.local_world_size, drives_of(setup.options)));
+  return fmt::format(
+      "The run would write {}\n",
+      forecast_text(planned.writes, planned.steps, planned.evaluations,
+                    setup.topology.local_world_size,
+                    planned.machine ? drives_of(*planned.machine) : drives_of(setup.options)));
+}
+
+nlohmann::json report_json(const Planned& planned) {
+  nlohmann::json json = plan_json(planned.setup);
+  json["storage"] = nvme_json(planned.nvme);
+  if (planned.steps > 0) {
+    json["storage"]["run_written_bytes"] =
+        planned.writes.total_bytes(planned.steps, planned.evaluations);
+  }
+  if (planned.machine) {
+    json["machine"] = forecast_json(*planned.forecast, planned.steps);
+    json["machine"]["name"] = planned.machine->name;
+  }
+  return json;
+}
+
+std::string report_text(const Planned& planned) {
+  std::string text = run_description(planned.setup);
+  if (!planned.data.empty()) text += fmt::format("data       {}\n", planned.data);
+  if (!planned.tokenizer_warning.empty()) {
+    text += fmt::format("tokenizer  {}\n", planned.tokenizer_warning);
+  }
+  if (planned.machine) text += fmt::format("machine    {}\n", planned.machine->name);
+  text += fmt::format("device     {}\n\n{}\n", resolve_device(planned.setup.options),
+                      plan_table(planned.setup));
+  if (planned.forecast) text += forecast_text(*planned.forecast, planned.steps) + "\n";
+  return text + writes_text(planned) + verdict(planned.nvme) + "\n";
 }
 
 }  // namespace
@@ -142,22 +220,9 @@ int run_plan(const Options& options, Ranks& ranks) {
   const Planned planned = agree(comm, [&] { return make_planned(options, comm); });
   if (comm.rank() != 0) return 0;
   if (options.json) {
-    nlohmann::json json = plan_json(planned.setup);
-    json["storage"] = nvme_json(planned.nvme);
-    if (planned.steps > 0) {
-      json["storage"]["run_written_bytes"] =
-          planned.writes.total_bytes(planned.steps, planned.evaluations);
-    }
-    print_json(json);
+    print_json(report_json(planned));
   } else {
-    std::string data;
-    if (!planned.data.empty()) data = fmt::format("data       {}\n", planned.data);
-    if (!planned.tokenizer_warning.empty()) {
-      data += fmt::format("tokenizer  {}\n", planned.tokenizer_warning);
-    }
-    fmt::print("{}{}device     {}\n\n{}\n{}{}\n", run_description(planned.setup), data,
-               resolve_device(options), plan_table(planned.setup), writes_text(planned),
-               verdict(planned.nvme));
+    fmt::print("{}", report_text(planned));
   }
   return 0;
 }

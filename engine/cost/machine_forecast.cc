@@ -1,0 +1,53 @@
+#include "engine/cost/machine_forecast.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "engine/cost/cost_report.h"
+#include "engine/options/count_text.h"
+
+namespace strata::engine {
+
+namespace {
+
+constexpr double kDayS = 86'400;
+
+double run_days(const MachineForecast& forecast, std::int64_t steps) {
+  return static_cast<double>(steps) * forecast.prediction.step_s / kDayS;
+}
+
+}  // namespace
+
+MachineForecast forecast_on(const MachineDescription& machine, const RunSetup& setup) {
+  const MachineRates rates = rates_of(machine, setup);
+  const ComputeCost compute = derive_compute(setup, rates);
+  return {step_cost(setup, rates, compute), predict_step(setup, rates, compute),
+          setup.batch.tokens_per_step()};
+}
+
+std::string forecast_text(const MachineForecast& forecast, std::int64_t steps) {
+  const double step_s = forecast.prediction.step_s;
+  std::string text = fmt::format(
+      "{}\nA step would take {:.3g} s, {:.2f} times its bound of {:.3g} s, which {} sets: {} "
+      "tokens "
+      "per second.\n",
+      bound_table(forecast.cost), step_s, step_s / forecast.cost.bound_s(), bound_s,
+      name_of(forecast.cost.limit()), with_separators(std::llround(forecast.tokens_per_s())));
+  if (steps > 0) {
+    text += fmt::format("{} of {} tokens would take {:.3g} days.\n", count_text(steps, "step"),
+                        with_separators(forecast.tokens_per_step), run_days(forecast, steps));
+  }
+  return text;
+}
+
+nlohmann::json forecast_json(const MachineForecast& forecast, std::int64_t steps) {
+  nlohmann::json json = {{"bound", bound_json(forecast.cost)},
+                         {"step_s", forecast.prediction.step_s},
+                         {"tokens_per_s", forecast.tokens_per_s()}};
+  if (steps > 0) json["run_days"] = run_days(forecast, steps);
+  return json;
+}
+
+}  // namespace strata::engine

@@ -1,0 +1,80 @@
+// `strata plan --machine`: a run planned and predicted for a machine that is only described.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/support/error_text.h"
+#include "tests/support/process.h"
+#include "tests/support/temporary_folder.h"
+
+namespace strata::engine {
+namespace {
+
+using test::mentions;
+using test::ProcessResult;
+using test::TemporaryFolder;
+
+const std::string kModel = "gpt2:layers=6,hidden=1024,heads=16,context=128,vocab=8192";
+
+ProcessResult plan_on(const std::string& machine, std::vector<std::string> more) {
+  const TemporaryFolder folder;
+  std::vector<std::string> arguments = {
+      STRATA_BINARY, "plan", "--machine", STRATA_SOURCE_DIR "/docs/machines/" + machine,
+      "--model",     kModel};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return test::run_process(arguments, folder.path());
+}
+
+nlohmann::json json_on(const std::string& machine, std::vector<std::string> more) {
+  more.insert(more.end(), {"--json"});
+  const ProcessResult result = plan_on(machine, more);
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  return nlohmann::json::parse(result.out);
+}
+
+TEST(PlanMachine, TellsTheTimeOfAStepOnAMachineThatIsNotHere) {
+  const nlohmann::json plan =
+      json_on("workstation-24gb.json", {"--global-batch", "8", "--steps", "1000"});
+  EXPECT_EQ(plan["resolved"]["device"], "cuda");
+  EXPECT_EQ(plan["resolved"]["threads"], 16);
+  EXPECT_EQ(plan["resolved"]["device_memory_bytes"], std::int64_t{23} << 30);
+  const nlohmann::json& machine = plan["machine"];
+  const double step_s = machine["step_s"];
+  EXPECT_GE(step_s, machine["bound"]["seconds"].get<double>());
+  // 8 sequences of 128 tokens, and 86,400 seconds in a day.
+  EXPECT_NEAR(machine["tokens_per_s"].get<double>() * step_s, 8 * 128, 1e-6);
+  EXPECT_NEAR(machine["run_days"].get<double>() * 86'400, 1000 * step_s, 1e-9 * 1000 * step_s);
+}
+
+TEST(PlanMachine, EveryRankHasItsShareOfManyHosts) {
+  const nlohmann::json plan = json_on("dgx2-32nodes.json", {"--global-batch", "512"});
+  EXPECT_EQ(plan["world_size"], 512);
+  EXPECT_GT(plan["machine"]["bound"]["forward"]["network_s"].get<double>(), 0);
+  EXPECT_FALSE(plan["machine"].contains("run_days"));  // no --steps
+}
+
+TEST(PlanMachine, ItsDrivesAreTheSpace) {
+  const ProcessResult result = plan_on(
+      "workstation-24gb.json", {"--place", "all=nvme", "--global-batch", "8", "--steps", "10000"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_PRED2(mentions, result.out, "drive 2 (Samsung 990 PRO 2TB) has 1.82 TiB free");
+  EXPECT_PRED2(mentions, result.out, "1200 TBW");
+  EXPECT_PRED2(mentions, result.out, "tokens per second");
+  const ProcessResult none = plan_on("llmq-4090.json", {"--place", "all=nvme"});
+  EXPECT_NE(none.exit_code, 0);
+  EXPECT_PRED2(mentions, none.err, "its drives have 0 B");
+}
+
+TEST(PlanMachine, WhatContradictsItIsRefused) {
+  EXPECT_PRED2(mentions, plan_on("cpu-server.json", {"--device", "cuda"}).err, "describes no GPU");
+  EXPECT_PRED2(mentions, plan_on("cpu-server.json", {"--nvme", "/tmp"}).err,
+               "--nvme and --machine exclude each other");
+  EXPECT_PRED2(mentions, plan_on("workstation-24gb.json", {"--device-memory", "24GiB"}).err,
+               "23 GiB");
+  EXPECT_PRED2(mentions, plan_on("no-such-machine.json", {}).err, "there is no such file");
+}
+
+}  // namespace
+}  // namespace strata::engine
