@@ -62,6 +62,7 @@ optim::State piece(const optim::State& whole, const offload::StateDtypes& dtypes
     return values == nullptr ? nullptr : static_cast<std::byte*>(values) + first * each_bytes;
   };
   const auto moment = [&](const optim::Moment& moment, offload::StateKind kind) -> optim::Moment {
+    if (moment.values == nullptr) return {};
     if (moment.scales == nullptr) return {from(moment.values, element_bytes(kind, dtypes))};
     return {from(moment.values, 1), moment.scales + first / kScaleElements};
   };
