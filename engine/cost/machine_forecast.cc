@@ -29,12 +29,10 @@ MachineForecast forecast_on(const MachineDescription& machine, const RunSetup& s
 
 std::string forecast_text(const MachineForecast& forecast, std::int64_t steps) {
   const double step_s = forecast.prediction.step_s;
-  std::string text = fmt::format(
-      "{}\nA step would take {:.3g} s, {:.2f} times its bound of {:.3g} s, which {} sets: {} "
-      "tokens "
-      "per second.\n",
-      bound_table(forecast.cost), step_s, step_s / forecast.cost.bound_s(), bound_s,
-      name_of(forecast.cost.limit()), with_separators(std::llround(forecast.tokens_per_s())));
+  std::string text =
+      fmt::format("{}\nA step would take {:.3g} s, {:.2f} times its bound: {} tokens per second.\n",
+                  bound_table(forecast.cost), step_s, step_s / forecast.cost.bound_s(),
+                  with_separators(std::llround(forecast.tokens_per_s())));
   if (steps > 0) {
     text += fmt::format("{} of {} tokens would take {:.3g} days.\n", count_text(steps, "step"),
                         with_separators(forecast.tokens_per_step), run_days(forecast, steps));
