@@ -2,15 +2,19 @@
 
 #include "kernels/base/bytes.h"
 #include "kernels/base/error.h"
+#include "kernels/base/span_names.h"
 
 namespace strata::offload {
 
 ActivationStore::ActivationStore(StateStore& store, Device& device, Stream& compute,
-                                 FailureLatch& failure)
+                                 FailureLatch& failure, Tracer* tracer)
     : store_(store),
       plan_(store.plan()),
       compute_(compute),
       failure_(failure),
+      load_row_(tracer, "act load"),
+      store_row_(tracer, "act store"),
+      main_row_(tracer, span_names::kMain),
       on_device_(plan_.activations == Tier::device),
       lookahead_(plan_.record_lookahead()),
       record_storing_(plan_.record_bytes.size(), 0),
@@ -79,6 +83,7 @@ std::byte* ActivationStore::open(int record) {
   const auto index = opened_++;
   Slot& slot = slots_[static_cast<std::size_t>(access.slot)];
   {
+    const TraceSpan span(main_row_, span_names::kWaitLoad);
     std::unique_lock lock(mutex_);
     turn_ = access.access.turn;
     changed_.notify_all();
@@ -112,6 +117,7 @@ void ActivationStore::end_turn() {
 
 void ActivationStore::end() {
   if (on_device_) return;
+  const TraceSpan span(main_row_, span_names::kWaitStore);
   loader_.wait_idle();
   storer_.wait_idle();
   failure_.check();
@@ -123,6 +129,7 @@ void ActivationStore::load_all() {
   for (std::size_t index = 0; index < accesses_.size(); ++index) {
     const ScheduledAccess& access = accesses_[index];
     {
+      const TraceSpan span(load_row_, span_names::kWaitTurn);
       std::unique_lock lock(mutex_);
       wait_unless_failed(changed_, lock, failure_, [&] {
         if (access.access.turn > turn_ + lookahead_) return false;
@@ -144,7 +151,11 @@ void ActivationStore::load(const ScheduledAccess& access) {
   const int record = access.access.record;
   const AlignedSpan host = host_side(record, access.slot);
   if (plan_.activations == Tier::nvme) {
-    slot.loaded->synchronize();  // the last copy from this staging buffer
+    {
+      const TraceSpan span(load_row_, span_names::kWaitStaging);
+      slot.loaded->synchronize();  // the last copy from this staging buffer
+    }
+    const TraceSpan span(load_row_, span_names::kWaitRead);
     store_.read_record(record, host, load_io_);
     load_io_.wait();
   }
@@ -157,13 +168,20 @@ void ActivationStore::load(const ScheduledAccess& access) {
 void ActivationStore::store(int record, int index) {
   Slot& slot = slots_[static_cast<std::size_t>(index)];
   const AlignedSpan host = host_side(record, index);
-  if (plan_.activations == Tier::nvme) slot.loaded->synchronize();
+  if (plan_.activations == Tier::nvme) {
+    const TraceSpan span(store_row_, span_names::kWaitStaging);
+    slot.loaded->synchronize();
+  }
   out_->wait(*slot.written, WaitFor::activation_written);
   out_->copy(host.data(), slot_data(index), host.bytes());
   store_.ledger().add(Account::pass, Link::from_device, MovedKind::activations, host.bytes());
   out_->record(*slot.emptied);
-  slot.emptied->synchronize();
+  {
+    const TraceSpan span(store_row_, span_names::kWaitCopyOut);
+    slot.emptied->synchronize();
+  }
   if (plan_.activations == Tier::nvme) {
+    const TraceSpan span(store_row_, span_names::kWaitWrite);
     store_.write_record(record, host, store_io_);
     store_io_.wait();
   }

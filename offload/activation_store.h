@@ -24,6 +24,7 @@
 #include "io/storage.h"
 #include "kernels/base/failure_latch.h"
 #include "kernels/base/task_thread.h"
+#include "kernels/base/trace.h"
 #include "kernels/device/device.h"
 #include "offload/plan.h"
 #include "offload/state_store.h"
@@ -32,7 +33,8 @@ namespace strata::offload {
 
 class ActivationStore {
  public:
-  ActivationStore(StateStore& store, Device& device, Stream& compute, FailureLatch& failure);
+  ActivationStore(StateStore& store, Device& device, Stream& compute, FailureLatch& failure,
+                  Tracer* tracer = nullptr);
   ~ActivationStore();
 
   // Starts a walk. `accesses` is its schedule, empty on the device tier.
@@ -63,6 +65,9 @@ class ActivationStore {
   const Plan& plan_;
   Stream& compute_;
   FailureLatch& failure_;
+  TraceTrack load_row_;
+  TraceTrack store_row_;
+  TraceTrack main_row_;
   bool on_device_;
   int lookahead_;
   DeviceBuffer memory_;                // records, or slots

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "kernels/base/error.h"
+#include "kernels/base/span_names.h"
 
 namespace strata::offload {
 
@@ -15,12 +16,12 @@ GradientSink::GradientSink(const Plan& plan, Device& device, Stream& compute,
       consumer_(consumer),
       ledger_(ledger),
       failure_(failure),
-      tracer_(tracer),
+      row_(tracer, span_names::kGradients),
+      main_row_(tracer, span_names::kMain),
       memory_(device.allocate("gradient slots", kGradientSlots * plan.unit_elements_max * 4)),
       d2h_(device.make_stream("d2h")),
       thread_("gradients", failure, kGradientSlots + 1) {
   if (comm.world_size() > 1) reduce_ = device.make_stream("reduce");
-  if (tracer_ != nullptr) track_ = tracer_->add_track("gradients");
   for (Slot& slot : slots_) {
     slot.filled = device.make_event();
     slot.reduced = device.make_event();
@@ -38,6 +39,7 @@ float* GradientSink::open(int unit) {
   next_ = (next_ + 1) % kGradientSlots;
   Slot& slot = slots_[static_cast<std::size_t>(open_)];
   {
+    const TraceSpan span(main_row_, span_names::kWaitGradients);
     std::unique_lock lock(mutex_);
     wait_unless_failed(changed_, lock, failure_, [&] { return !slot.busy; });
   }
@@ -65,12 +67,13 @@ void GradientSink::close(const Contribution& contribution) {
 }
 
 void GradientSink::drain() {
+  const TraceSpan span(main_row_, span_names::kWaitGradients);
   thread_.wait_idle();
   failure_.check();
 }
 
 void GradientSink::take_out(int index, const Contribution& contribution) {
-  const TraceSpan span(tracer_, track_, "gradient");
+  const TraceSpan span(row_, "gradient");
   Slot& slot = slots_[static_cast<std::size_t>(index)];
   const std::int64_t elements =
       plan_.units[static_cast<std::size_t>(contribution.unit)].shard_elements;
@@ -94,7 +97,10 @@ void GradientSink::take_out(int index, const Contribution& contribution) {
     slot.busy = false;
   }
   changed_.notify_all();
-  slot.emptied->synchronize();
+  {
+    const TraceSpan wait(row_, span_names::kWaitToHost);
+    slot.emptied->synchronize();
+  }
   consumer_.landed(contribution);
 }
 

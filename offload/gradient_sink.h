@@ -72,8 +72,8 @@ class GradientSink {
   GradientConsumer& consumer_;
   Ledger& ledger_;
   FailureLatch& failure_;
-  Tracer* tracer_;
-  int track_ = 0;
+  TraceTrack row_;  // of the gradient thread
+  TraceTrack main_row_;
   DeviceBuffer memory_;
   std::array<Slot, kGradientSlots> slots_;
   std::unique_ptr<Stream> d2h_;  // streams end before what they touch

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/base/error.h"
+#include "kernels/base/span_names.h"
 
 namespace strata::offload {
 
@@ -18,7 +19,8 @@ WeightStreamer::WeightStreamer(StateStore& store, Device& device, Stream& comput
       compute_(compute),
       comm_(comm),
       failure_(failure),
-      tracer_(tracer),
+      row_(tracer, span_names::kFetch),
+      main_row_(tracer, span_names::kMain),
       slots_(static_cast<std::size_t>(plan_.weight_slots)),
       staging_(static_cast<std::size_t>(plan_.weight_staging_slots)),
       reads_(staging_.size()),
@@ -28,7 +30,6 @@ WeightStreamer::WeightStreamer(StateStore& store, Device& device, Stream& comput
       fetch_thread_("fetch", failure, 4) {
   for (io::IoGroup& group : writes_) group.report_to(store_.lasting_writes());
   if (comm.world_size() > 1) gather_ = device.make_stream("gather");
-  if (tracer_ != nullptr) track_ = tracer_->add_track("fetch");
   const std::int64_t element = element_bytes(StateKind::weights, plan_.dtypes);
   slot_bytes_ = plan_.unit_elements_max * element;
   slot_memory_ = device.allocate("gathered units", slot_bytes_ * plan_.weight_slots);
@@ -66,7 +67,10 @@ Lease WeightStreamer::acquire(int unit) {
                unit);
   ++acquired_;
   changed_.notify_all();
-  wait_unless_failed(changed_, lock, failure_, [&] { return fetched_ > index; });
+  {
+    const TraceSpan span(main_row_, span_names::kWaitFetch);
+    wait_unless_failed(changed_, lock, failure_, [&] { return fetched_ > index; });
+  }
   const ScheduledUse& use = uses_[index];
   if (use.slot < 0) {
     lock.unlock();
@@ -89,12 +93,14 @@ void WeightStreamer::release(int slot) {
 }
 
 void WeightStreamer::end() {
+  const TraceSpan span(main_row_, span_names::kWaitFetch);
   fetch_thread_.wait_idle();
   failure_.check();
   STRATA_CHECK(acquired_ == uses_.size(), "{} of {} uses were acquired", acquired_, uses_.size());
 }
 
 void WeightStreamer::flush() {
+  const TraceSpan span(main_row_, span_names::kWaitWrite);
   for (io::IoGroup& group : writes_) group.wait();
   h2d_->synchronize();
 }
@@ -113,6 +119,7 @@ void WeightStreamer::fetch_all() {
 }
 
 void WeightStreamer::wait_allowed(std::size_t use) {
+  const TraceSpan span(row_, span_names::kWaitTurn);
   std::unique_lock lock(mutex_);
   wait_unless_failed(changed_, lock, failure_,
                      [&] { return acquired_ + static_cast<std::size_t>(plan_.prefetch) > use; });
@@ -137,7 +144,10 @@ void WeightStreamer::issue_reads(std::size_t current) {
     if (awaits_update(current, issued_)) return;
     const int staging = take_staging();
     in_flight_[issued_].staging = staging;
-    writes_[static_cast<std::size_t>(use.unit)].wait();
+    {
+      const TraceSpan span(row_, span_names::kWaitWrite);
+      writes_[static_cast<std::size_t>(use.unit)].wait();
+    }
     store_.read(use.unit, StateKind::weights, 0, staged(use.unit, staging),
                 reads_[static_cast<std::size_t>(staging)], Account::pass);
   }
@@ -157,6 +167,7 @@ int WeightStreamer::take_staging() {
   const int index = static_cast<int>(staging_taken_++ % staging_.size());
   Staging& staging = staging_[static_cast<std::size_t>(index)];
   if (staging.unit >= 0) {
+    const TraceSpan span(row_, span_names::kWaitStaging);
     staging.copied->synchronize();
     writes_[static_cast<std::size_t>(staging.unit)].wait();
   }
@@ -168,11 +179,12 @@ void WeightStreamer::fetch(std::size_t index) {
   const ScheduledUse& use = uses_[index];
   const bool pending = updates_ != nullptr && updates_->pending(use.unit);
   if (use.hit && !pending) return;
-  const TraceSpan span(tracer_, track_, pending ? "update and fetch" : "fetch");
+  const TraceSpan span(row_, pending ? "update and fetch" : "fetch");
   const Tier tier = store_.tier(use.unit, StateKind::weights);
   int staging = in_flight_[index].staging;
   const std::byte* shard = nullptr;
   if (tier == Tier::nvme) {
+    const TraceSpan wait(row_, span_names::kWaitRead);
     reads_[static_cast<std::size_t>(staging)].wait();
     shard = staged(use.unit, staging).data();
   } else if (tier == Tier::host) {
@@ -202,7 +214,10 @@ AlignedSpan WeightStreamer::update(int unit, int staging) {
     count(Account::update, Link::from_device, weights.bytes());
     h2d_->synchronize();
   }
-  updates_->apply(unit, weights);
+  {
+    const TraceSpan span(row_, span_names::kWaitUpdate);
+    updates_->apply(unit, weights);
+  }
   if (tier == Tier::nvme) {
     store_.write(unit, StateKind::weights, 0, weights, writes_[static_cast<std::size_t>(unit)],
                  Account::update);
@@ -219,6 +234,7 @@ AlignedSpan WeightStreamer::update(int unit, int staging) {
 void WeightStreamer::gather(const ScheduledUse& use, const std::byte* shard) {
   Slot& slot = slots_[static_cast<std::size_t>(use.slot)];
   {
+    const TraceSpan span(row_, span_names::kWaitSlot);
     std::unique_lock lock(mutex_);
     wait_unless_failed(changed_, lock, failure_, [&] { return slot.leases == 0; });
   }

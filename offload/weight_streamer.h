@@ -104,8 +104,8 @@ class WeightStreamer {
   Stream& compute_;
   comm::Communicator& comm_;
   FailureLatch& failure_;
-  Tracer* tracer_;
-  int track_ = 0;
+  TraceTrack row_;  // of the fetch thread
+  TraceTrack main_row_;
 
   DeviceBuffer slot_memory_;
   std::int64_t slot_bytes_ = 0;

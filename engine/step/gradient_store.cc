@@ -4,6 +4,7 @@
 
 #include "kernels/base/bytes.h"
 #include "kernels/base/error.h"
+#include "kernels/base/span_names.h"
 #include "optim_cpu/gradient.h"
 
 namespace strata::engine {
@@ -38,13 +39,14 @@ std::span<T> piece(T* data, std::int64_t first, std::int64_t count) {
 
 GradientStore::GradientStore(offload::StateStore& store, Device& device, WorkerSet& workers,
                              TrainedRanges trained, Isa isa,
-                             StreamingOptimizer* updates_in_backward)
+                             StreamingOptimizer* updates_in_backward, Tracer* tracer)
     : store_(store),
       plan_(store.plan()),
       workers_(workers),
       trained_(std::move(trained)),
       isa_(isa),
       updates_in_backward_(updates_in_backward),
+      row_(tracer, span_names::kGradients),
       unit_norms_(plan_.units.size()) {
   const std::int64_t shard = plan_.unit_elements_max / plan_.world_size;
   block_norms_.resize(static_cast<std::size_t>(ceil_div(shard, kNormBlockElements)));
@@ -81,7 +83,10 @@ float* GradientStore::landing(const Contribution& contribution) {
   }
   current_ = (current_ + 1) % offload::kGradientStagingSlots;
   Staging& staging = staging_[static_cast<std::size_t>(current_)];
-  staging.writes.wait();
+  {
+    const TraceSpan span(row_, span_names::kWaitWrite);
+    staging.writes.wait();
+  }
   if (!contribution.first) read_partial(unit);
   return staging.values.as<float>();
 }
@@ -114,8 +119,11 @@ void GradientStore::landed(const Contribution& contribution) {
     if (!contribution.first) accumulate(unit, sum, values);
     values = sum;
   } else if (!contribution.first) {
-    partial_reads_.wait();
-    if (copies_ != nullptr) copies_->synchronize();
+    {
+      const TraceSpan span(row_, span_names::kWaitRead);
+      partial_reads_.wait();
+      if (copies_ != nullptr) copies_->synchronize();
+    }
     accumulate(unit, values, partial_.as<float>());
   }
   if (contribution.last) {
@@ -172,6 +180,7 @@ void GradientStore::finish_gradient(int unit, Staging& staging, float* values) {
         "a gradient of {} is not finite; lower --lr, or use --on-nonfinite skip",
         store_.unit(unit).name);
   }
+  const TraceSpan span(row_, span_names::kWaitUpdate);
   updates_in_backward_->apply_final(unit, gradient);
 }
 

@@ -34,7 +34,8 @@ class GradientStore final : public offload::GradientConsumer {
 
   // `updates_in_backward` may be null: deferred.
   GradientStore(offload::StateStore& store, Device& device, WorkerSet& workers,
-                TrainedRanges trained, Isa isa, StreamingOptimizer* updates_in_backward);
+                TrainedRanges trained, Isa isa, StreamingOptimizer* updates_in_backward,
+                Tracer* tracer = nullptr);
   ~GradientStore() override;
 
   float* landing(const offload::Contribution& contribution) override;
@@ -76,6 +77,7 @@ class GradientStore final : public offload::GradientConsumer {
   TrainedRanges trained_;
   Isa isa_;
   StreamingOptimizer* updates_in_backward_;
+  TraceTrack row_;  // of the gradient thread
   std::array<Staging, offload::kGradientStagingSlots> staging_;
   int current_ = 0;
   PinnedBuffer partial_;            // f32, read back from the tier

@@ -6,6 +6,7 @@
 
 #include "kernels/base/bytes.h"
 #include "kernels/base/error.h"
+#include "kernels/base/span_names.h"
 
 namespace strata::engine {
 
@@ -20,7 +21,7 @@ StreamingOptimizer::StreamingOptimizer(const OptimizerParts& parts, std::vector<
     : store_(parts.store),
       plan_(parts.store.plan()),
       workers_(parts.workers),
-      tracer_(parts.tracer),
+      row_(parts.tracer, span_names::kOptimizer),
       rank_(parts.rank),
       order_(std::move(order)),
       groups_(std::move(groups)),
@@ -43,7 +44,6 @@ StreamingOptimizer::StreamingOptimizer(const OptimizerParts& parts, std::vector<
   for (const auto& group : groups_) segments_max = std::max(segments_max, group.size());
   segments_.resize(static_cast<std::size_t>(workers_.worker_slots()));
   for (auto& segments : segments_) segments.reserve(segments_max);
-  if (tracer_ != nullptr) track_ = tracer_->add_track("optimizer");
   if (plan_.stages_state()) make_ring(parts.device);
 }
 
@@ -114,8 +114,11 @@ void StreamingOptimizer::issue(std::size_t index) {
   if (!plan_.stages_state()) return;
   const Chunk& chunk = chunks_[index];
   Buffer& buffer = ring_[index % ring_.size()];
-  buffer.writes.wait();
-  buffer.copied_out->synchronize();
+  {
+    const TraceSpan span(row_, span_names::kWaitWrite);
+    buffer.writes.wait();
+    buffer.copied_out->synchronize();
+  }
   bool from_device = false;
   for (const StateKind kind : streamed_) {
     const Tier tier = store_.tier(chunk.unit, kind);
@@ -160,6 +163,7 @@ void StreamingOptimizer::update(std::size_t index, std::byte* weights, const std
   const Chunk& chunk = chunks_[index];
   Buffer& buffer = ring_[index % ring_.size()];
   if (plan_.stages_state()) {
+    const TraceSpan span(row_, span_names::kWaitRead);
     buffer.reads.wait();
     buffer.copied_in->synchronize();
   }
@@ -170,7 +174,7 @@ void StreamingOptimizer::update(std::size_t index, std::byte* weights, const std
   if (weights != nullptr) set(StateKind::weights, weights);
   if (gradient != nullptr) set(StateKind::gradients, const_cast<std::byte*>(gradient));
   {
-    const TraceSpan span(tracer_, track_, "update", chunk.elements);
+    const TraceSpan span(row_, span_names::kUpdate);
     run_update(chunk, at);
   }
   write_back(index);

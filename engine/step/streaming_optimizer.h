@@ -115,8 +115,7 @@ class StreamingOptimizer final : public offload::PendingUpdates {
   offload::StateStore& store_;
   const offload::Plan& plan_;
   WorkerSet& workers_;
-  Tracer* tracer_;
-  int track_ = 0;
+  TraceTrack row_;
   int rank_;
   std::vector<int> order_;
   std::vector<std::vector<ParameterSegment>> groups_;

@@ -7,6 +7,7 @@
 
 #include "engine/step/evaluation.h"
 #include "kernels/base/error.h"
+#include "kernels/base/span_names.h"
 
 namespace strata::engine {
 
@@ -37,6 +38,7 @@ GradientStore::TrainedRanges trained_elements(const RunSetup& setup) {
 Trainer::Trainer(const RunSetup& setup, const TrainerParts& parts)
     : setup_(setup),
       parts_(parts),
+      row_(parts.tracer, span_names::kMain),
       comm_staging_(parts.comm.attach(parts.device)),
       compute_(parts.device.make_stream("compute")),
       store_(setup.plan, parts.device, parts.storage, parts.workers),
@@ -44,9 +46,10 @@ Trainer::Trainer(const RunSetup& setup, const TrainerParts& parts)
                  update_order(setup), setup.parameter_groups, setup.options.weight_decay,
                  setup.isa),
       gradient_store_(store_, parts.device, parts.workers, trained_elements(setup), setup.isa,
-                      setup.plan.update == UpdateTime::deferred ? nullptr : &optimizer_),
+                      setup.plan.update == UpdateTime::deferred ? nullptr : &optimizer_,
+                      parts.tracer),
       weights_(store_, parts.device, *compute_, parts.comm, parts.failure, parts.tracer),
-      activations_(store_, parts.device, *compute_, parts.failure),
+      activations_(store_, parts.device, *compute_, parts.failure, parts.tracer),
       gradients_(setup.plan, parts.device, *compute_, parts.comm, gradient_store_, store_.ledger(),
                  parts.failure, parts.tracer),
       pass_(setup.shape, setup.units, setup.plan, parts.device, *compute_, weights_, activations_,
@@ -68,6 +71,7 @@ Trainer::Trainer(const RunSetup& setup, const TrainerParts& parts)
 
 StepResult Trainer::step(const Samples& data, const SampleOrder& order, std::int64_t position,
                          double learning_rate) {
+  const TraceSpan span(row_, span_names::kStep);
   const int rank = setup_.topology.rank;
   const LoadedBatches loaded = loader_.load(
       data, [&](std::int64_t p) { return order.at(p); },
@@ -82,7 +86,10 @@ StepResult Trainer::step(const Samples& data, const SampleOrder& order, std::int
   const double loss_sum = read_loss_sum();
   gradients_.drain();
   const GradientStore::Norm norm = gradient_store_.finish();
-  if (deferred() && gate_ != nullptr) gate_->before_updates();
+  if (deferred() && gate_ != nullptr) {
+    const TraceSpan wait(row_, span_names::kWaitCommit);
+    gate_->before_updates();
+  }
   settle(result);
 
   const Totals total =
@@ -148,6 +155,7 @@ StepResult Trainer::empty_step(const RowCounts& rows) {
 
 // Waits until all state is on its tier.
 void Trainer::settle() {
+  const TraceSpan span(row_, span_names::kWaitWrite);
   optimizer_.finish();
   weights_.flush();
   settled_ = count();
@@ -195,6 +203,7 @@ void Trainer::run_passes(std::span<const MicroBatch> batches, std::int64_t targe
 // For updates in backward, which begin within the step.
 void Trainer::wait_for_gate_in_step() {
   if (gate_ == nullptr || !gate_->holds_updates()) return;
+  const TraceSpan span(row_, span_names::kWaitCommit);
   gate_->before_updates();
   parts_.comm.barrier();
   gate_->updates_may_start();
@@ -238,12 +247,14 @@ double Trainer::read_loss_sum() {
   compute_->copy(host_results_.data(), results_.data(), kLossBytes);
   store_.ledger().add(offload::Account::pass, offload::Link::from_device, offload::MovedKind::batch,
                       kLossBytes);
+  const TraceSpan span(row_, span_names::kWaitCompute);
   compute_->synchronize();
   return *host_results_.as<double>();
 }
 
 // Every rank adds the same numbers in rank order, so every rank decides alike.
 Trainer::Totals Trainer::sum_over_ranks(const Totals& mine) {
+  const TraceSpan span(row_, span_names::kWaitRanks);
   parts_.comm.all_gather_host(std::as_bytes(std::span(&mine, 1)),
                               std::as_writable_bytes(std::span(gathered_)));
   Totals total{};

@@ -125,6 +125,7 @@ class Trainer {
 
   const RunSetup& setup_;
   TrainerParts parts_;
+  TraceTrack row_;  // of the main thread
   DeviceBuffer comm_staging_;
   std::unique_ptr<Stream> compute_;
   offload::StateStore store_;
