@@ -12,6 +12,7 @@ namespace {
 
 // From this share of a step on, something is what the step waits for.
 constexpr double kLimitingShare = 0.85;
+constexpr double kShownShare = 0.0005;
 
 double share(std::int64_t ns, const StepProfile& profile) {
   return profile.wall_ns > 0 ? static_cast<double>(ns) / static_cast<double>(profile.wall_ns) : 0;
@@ -31,7 +32,7 @@ std::string work_text(const RowTimes& times, const StepProfile& profile, std::si
   std::string text;
   for (std::size_t k = 0; k < std::min(times.work.size(), kinds_max); ++k) {
     const double part = share(times.work[k].ns, profile);
-    if (part < 0.0005) break;
+    if (part < kShownShare) break;
     text += fmt::format("{}{} {}", text.empty() ? "" : ", ", times.work[k].kind, percent(part));
   }
   return text;
@@ -77,7 +78,7 @@ std::string profile_table(const StepProfile& profile) {
   for (int i = 0; i < kIdles; ++i) {
     const auto reason = static_cast<Idle>(i);
     const auto has_it = [&](const RowTimes& times) {
-      return is_shown(times, profile) && times.idle(reason) > 0;
+      return is_shown(times, profile) && share(times.idle(reason), profile) >= kShownShare;
     };
     if (std::any_of(profile.rows.begin(), profile.rows.end(), has_it)) reasons.push_back(reason);
   }
@@ -88,8 +89,8 @@ std::string profile_table(const StepProfile& profile) {
     if (!is_shown(times, profile)) continue;
     text += fmt::format("  {:<11}{:>8}", times.row, percent(share(times.work_ns(), profile)));
     for (const Idle reason : reasons) {
-      const std::int64_t ns = times.idle(reason);
-      text += fmt::format("{:>9}", ns == 0 ? "" : percent(share(ns, profile)));
+      const double idle = share(times.idle(reason), profile);
+      text += fmt::format("{:>9}", idle < kShownShare ? "" : percent(idle));
     }
     text += '\n';
   }

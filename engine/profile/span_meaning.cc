@@ -53,10 +53,10 @@ struct Feeding {
   std::string_view feeder;
 };
 
-constexpr Feeding kFeeders[] = {{"compute", "main"},     {"h2d", "fetch"},
-                                {"gather", "h2d"},       {"d2h", "gradients"},
-                                {"reduce", "gradients"}, {"grad copy", "gradients"},
-                                {"act in", "act load"},  {"act out", "act store"}};
+constexpr Feeding kFeeders[] = {
+    {"compute", "main"},       {"h2d", "fetch"},        {"gather", "h2d"},
+    {"d2h", "gradients"},      {"reduce", "gradients"}, {"grad copy", "gradients"},
+    {"opt copy", "optimizer"}, {"act in", "act load"},  {"act out", "act store"}};
 
 constexpr std::string_view kCoreRows[] = {"compute",  "optimizer", "gradients", "fetch",
                                           "act load", "act store", "h2d",       "d2h",
