@@ -18,6 +18,7 @@
 #include "engine/run/generate_command.h"
 #include "engine/run/plan_command.h"
 #include "engine/run/ranks.h"
+#include "engine/run/report_command.h"
 #include "engine/run/train.h"
 #include "engine/tools/bench_io_command.h"
 #include "engine/tools/bench_optimizer_command.h"
@@ -77,6 +78,10 @@ const Command kCommands[] = {
      "Write a run's newest checkpoint as a model folder, or to resume from elsewhere",
      check_export_options,
      run_on_first_rank<run_export>},
+    {{"report", "RUN", CommandKind::report},
+     "Write a run's curves, timelines and times as one page of HTML",
+     check_report_options,
+     run_on_first_rank<run_report>},
     {{"inspect", "RUN|DIR...", CommandKind::inspect},
      "Show what runs, directories and portable checkpoints hold, and of which step",
      check_inspect_options,
