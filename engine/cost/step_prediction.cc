@@ -34,6 +34,8 @@ class PredictedRun {
   }
 
   void step() {
+    machine_.wait(compute_, {main_.last});
+    machine_.copy_to_device(compute_, batch_bytes(offload::Link::to_device));
     if (!deferred()) optimizer_.begin_step(main_);
     const int passes = setup_.batch.passes();
     for (int pass = 0; pass < passes; ++pass) {
@@ -43,6 +45,7 @@ class PredictedRun {
       backward({0, pass == 0, pass + 1 == passes});
       if (pass + 1 < passes) end_of_phase_.push_back(machine_.now(compute_));
     }
+    machine_.copy_from_device(compute_, batch_bytes(offload::Link::from_device));
     machine_.wait(main_, {compute_.last});
     gradients_.finish();
     optimizer_.finish(main_);
@@ -72,6 +75,14 @@ class PredictedRun {
   bool deferred() const { return setup_.plan.update == UpdateTime::deferred; }
   double elements(int unit) const {
     return static_cast<double>(setup_.plan.units[static_cast<std::size_t>(unit)].elements);
+  }
+
+  double batch_bytes(offload::Link link) const {
+    std::int64_t bytes = 0;
+    for (const offload::PhaseTraffic& phase : setup_.plan.traffic) {
+      bytes += phase.moved.bytes(link, offload::MovedKind::batch);
+    }
+    return static_cast<double>(bytes);
   }
 
   // The micro-batches of a pass, each as the part of a full one that it is.

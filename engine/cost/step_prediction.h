@@ -5,8 +5,8 @@
 //
 // Each part of the data path has its schedule in a file beside this one (step_prediction_*.h),
 // which names the class that it follows: who changes the one changes the other. What is left out:
-// the latency of a request, the time to start a thread or an op, the batch, collectives but for
-// what they receive, commits, evaluations. Ranks are taken to be alike.
+// the latency of a request, the time to start a thread or an op, collectives but for what they
+// receive, commits, evaluations. Ranks are taken to be alike.
 //
 // Pure function; a millisecond or so for each thousand transfers of a step.
 #pragma once

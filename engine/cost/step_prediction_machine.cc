@@ -84,9 +84,17 @@ void PredictedMachine::copy_from_device(Lane& lane, double bytes) {
   copy(lane, Resource::from_device, bytes);
 }
 
+void PredictedMachine::copy_on_device(Lane& lane, double bytes) {
+  if (!rates_.gpu) copy_in_host(lane, bytes);
+}
+
+// On the cpu device what arrives is copied, too.
 void PredictedMachine::receive(Lane& lane, double bytes) {
-  lane.last = fluid_.add_queued_task(server(Resource::network), Fluid::Queue::first,
-                                     seconds_of(bytes, rates_.network.bytes_per_s), {lane.last});
+  const Moment received =
+      fluid_.add_queued_task(server(Resource::network), Fluid::Queue::first,
+                             seconds_of(bytes, rates_.network.bytes_per_s), {lane.last});
+  copy_on_device(lane, bytes);
+  wait(lane, {received});
 }
 
 // The drive's time, and at the same time the kernel's on one core.

@@ -125,7 +125,11 @@ void PredictedWeights::gather(const ScheduledUse& use) {
   Slot& slot = slots_[static_cast<std::size_t>(use.slot)];
   const double bytes = shard_bytes(use.unit);
   machine_.wait(to_device_, {fetch_.last, slot.free});
-  machine_.copy_to_device(to_device_, bytes);
+  if (unit(use.unit).tier(StateKind::weights) == Tier::device) {
+    machine_.copy_on_device(to_device_, bytes);
+  } else {
+    machine_.copy_to_device(to_device_, bytes);
+  }
   slot.ready = to_device_.last;
   if (plan_.world_size == 1) return;
   machine_.wait(gather_, {slot.ready});
