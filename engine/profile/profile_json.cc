@@ -7,6 +7,8 @@
 #include <string_view>
 #include <utility>
 
+#include "engine/profile/profile_table.h"
+
 namespace strata::engine {
 namespace {
 
@@ -132,7 +134,8 @@ void append_profile_line(ProfileLine& line, const StepProfile& profile, const He
 std::string profile_json(const StepProfile& profile) { return json_of(profile).dump(); }
 
 std::string timeline_json(const KeptSteps& steps, const std::vector<std::string>& tracks) {
-  return fmt::format("{{\"median\":{},\n\"slowest\":{}}}\n", step_json(steps.median(), tracks),
+  return fmt::format("{{\"limit\":\"{}\",\n\"median\":{},\n\"slowest\":{}}}\n",
+                     limit_text(steps.median().profile), step_json(steps.median(), tracks),
                      step_json(steps.slowest(), tracks));
 }
 

@@ -33,9 +33,9 @@ void append_profile_line(ProfileLine& line, const StepProfile& profile, const He
 // {"rows":{"compute":{"work":{"linear":1.1,…},"idle":{"read":0.1,…}},…},…}.
 std::string profile_json(const StepProfile& profile);
 
-// {"median":STEP,"slowest":STEP}, where STEP has its profile and its spans: of one row and name
-// those that lie closer together than a 20,000th of the step are one, and of the result the longest
-// 20,000 are there. `tracks`: the tracer's.
+// {"limit":TEXT,"median":STEP,"slowest":STEP}, where STEP has its profile and its spans: of one row
+// and name those that lie closer together than a 20,000th of the step are one, and of the result
+// the longest 20,000 are there. `tracks`: the tracer's.
 std::string timeline_json(const KeptSteps& steps, const std::vector<std::string>& tracks);
 
 }  // namespace strata::engine

@@ -205,8 +205,8 @@ class Timeline {
     const row = Math.floor((e.clientY - this.canvas.getBoundingClientRect().top - 22) / this.row);
     let hit = null;
     for (const s of this.spans) if (s.row === row && s.begin <= at && at < s.end) hit = s;
-    tip(hit && e, hit && '<b>' + esc(this.step.names[hit.name]) + '</b><br>' + esc(this.step.rows[row]) +
-      '<br>' + time((hit.end - hit.begin) / 1e6) + ' from ' + time(hit.begin / 1e6) +
+    tip(hit && e, hit && '<b>' + esc(this.step.names[hit.name]) + '</b><br>' +
+      esc(this.step.rows[row]) + '<br>' + time((hit.end - hit.begin) / 1e6) + ' from ' + time(hit.begin / 1e6) +
       (hit.bytes ? '<br>' + bytes(hit.bytes) : ''));
   }
   draw() {

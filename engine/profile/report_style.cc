@@ -4,7 +4,8 @@ namespace strata::engine {
 
 const char* const kReportStyle = R"css(
 :root {
-  --page: #f6f7f9; --card: #fff; --text: #1d2433; --faint: #667085; --line: #e4e7ec; --wait: #d5dae3;
+  --page: #f6f7f9; --card: #fff; --text: #1d2433; --faint: #667085; --line: #e4e7ec;
+  --wait: #d5dae3;
   --c0: #2563eb; --c1: #e8590c; --c2: #099268; --c3: #9c36b5; --c4: #c92a2a; --c5: #0c8599;
 }
 @media (prefers-color-scheme: dark) {

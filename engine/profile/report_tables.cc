@@ -208,6 +208,7 @@ std::string tiles(const ReportData& data) {
 std::string where_time_went(const ReportData& data) {
   if (data.timeline.is_null()) return "";
   std::string text;
+  const json limit = json_at(data.timeline, {"limit"});
   for (const char* const which : {"median", "slowest"}) {
     const json profile = json_at(data.timeline, {which, "profile"});
     text += fmt::format(
@@ -218,6 +219,9 @@ std::string where_time_went(const ReportData& data) {
     if (const json dropped = json_at(profile, {"dropped_spans"}); number_or_zero(dropped) > 0) {
       text += fmt::format("<p class=\"note\">{} spans did not fit and are missing.</p>",
                           html_of(dropped));
+    }
+    if (std::string_view(which) == "median" && limit.is_string()) {
+      text += fmt::format("<p class=\"note\">The run is {}.</p>", html_of(limit));
     }
     text += "</section>\n";
   }
