@@ -1,0 +1,138 @@
+#!/usr/bin/env python3
+"""A step of 4 x 512 tokens with everything on NVMe: Strata and DeepSpeed's ZeRO-Infinity in turn.
+
+Called by scripts/bench_vs_deepspeed. A step is forward, backward with recomputed blocks, clipping
+at norm 1 and AdamW, in bf16, from random weights, on the CPU accelerator there. Gradients wait in
+bf16 in both (--grad-dtype bf16). Each round runs both, one after the other, in processes of their
+own. A figure of a round is the median of the steps after the first; where DeepSpeed does not get
+through its second step, its first counts, for ours still a later one, which has an update in it.
+"""
+import argparse
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+from bench_out_of_core import DRIVE, VOCABULARY, write_tokens
+
+SEQUENCES, TOKENS = 4, 512
+SHAPES = {"gpt2-124m": (12, 768, 12), "gpt2-355m": (24, 1024, 16), "gpt2-774m": (36, 1280, 20)}
+MEMORY = {"gpt2-124m": "288MiB", "gpt2-355m": "384MiB", "gpt2-774m": "512MiB"}
+
+
+def ours(program, model, data, directory, threads, steps):
+    with tempfile.NamedTemporaryFile(suffix=".jsonl") as log:
+        done = subprocess.run(
+            [program, "train", "--model", model, "--from-scratch", "--data", data, "--seq-len",
+             str(TOKENS), "--global-batch", str(SEQUENCES), "--micro-batch", str(SEQUENCES),
+             "--steps", str(steps + 2), "--clip-norm", "1", "--grad-dtype", "bf16", "--threads",
+             str(threads), "--device", "cpu", "--device-memory", MEMORY[model], "--host-memory",
+             "512MiB", "--nvme", directory, "--log", log.name, "--json", *DRIVE.split()],
+            check=True, capture_output=True, text=True)
+        records = [json.loads(line) for line in open(log.name)][2:]
+    summary = json.loads(done.stdout.splitlines()[-1])
+    return {"step_s": statistics.median(r["step_s"] for r in records),
+            "bound_s": statistics.median(r["bound_s"] for r in records),
+            "rss": summary["resident_peak_bytes"], "complete": True}
+
+
+def theirs(model, directory, threads, steps, jemalloc):
+    environment = dict(os.environ, DS_ACCELERATOR="cpu", OMP_NUM_THREADS=str(threads), RANK="0",
+                       WORLD_SIZE="1", LOCAL_RANK="0", MASTER_ADDR="127.0.0.1", MASTER_PORT="29511")
+    if jemalloc:
+        environment["LD_PRELOAD"] = jemalloc
+    with tempfile.TemporaryDirectory(dir=directory) as folder:
+        done = subprocess.run([sys.executable, __file__, model, folder, "--peer", "--threads",
+                               str(threads), "--steps", str(steps + 1)], stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True, env=environment)
+    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"step_s"')]
+    if not lines:
+        sys.exit(f"DeepSpeed did not finish a step of {model}:\n{done.stderr[-2000:]}")
+    later = lines[1:] or lines
+    return {"step_s": statistics.median(line["step_s"] for line in later),
+            "rss": max(line["rss"] for line in lines), "complete": done.returncode == 0}
+
+
+def run_peer(model, directory, threads, steps):
+    """Prints a line for every step."""
+    import deepspeed
+    import torch
+    from transformers import GPT2Config, GPT2LMHeadModel
+    torch.set_num_threads(threads)
+    layers, hidden, heads = SHAPES[model]
+    offload = {"device": "nvme", "nvme_path": directory, "pin_memory": True}
+    config = {
+        "train_micro_batch_size_per_gpu": SEQUENCES, "bf16": {"enabled": True},
+        "gradient_clipping": 1.0, "steps_per_print": 1000,
+        "optimizer": {"type": "AdamW", "params": {"lr": 3e-4, "weight_decay": 0.1}},
+        "aio": {"block_size": 1 << 20, "queue_depth": 8, "overlap_events": True},
+        "zero_optimization": {
+            "stage": 3, "overlap_comm": True, "contiguous_gradients": True,
+            "sub_group_size": int(1e8), "stage3_max_live_parameters": int(1e8),
+            "stage3_prefetch_bucket_size": int(5e7), "reduce_bucket_size": int(5e7),
+            "stage3_param_persistence_threshold": int(1e4),
+            "offload_optimizer": dict(offload, buffer_count=12, pipeline_read=True,
+                                      pipeline_write=True),
+            "offload_param": dict(offload, buffer_count=60, buffer_size=int(5.6e7),
+                                  max_in_cpu=0)}}
+    deepspeed.init_distributed(dist_backend="gloo")
+    with deepspeed.zero.Init(config_dict_or_path=config):
+        network = GPT2LMHeadModel(GPT2Config(
+            n_layer=layers, n_embd=hidden, n_head=heads, resid_pdrop=0, embd_pdrop=0,
+            attn_pdrop=0, attn_implementation="sdpa"))
+    network.gradient_checkpointing_enable()
+    engine, *_ = deepspeed.initialize(model=network, config=config,
+                                      model_parameters=network.parameters())
+    tokens = torch.randint(0, VOCABULARY, (SEQUENCES, TOKENS))
+    for _ in range(steps):
+        begin = time.perf_counter()
+        loss = engine(input_ids=tokens, labels=tokens).loss
+        engine.backward(loss)
+        engine.step()
+        print(json.dumps({"step_s": time.perf_counter() - begin, "rss": resource.getrusage(
+            resource.RUSAGE_SELF).ru_maxrss * 1024}), flush=True)
+
+
+def compare(args, model, data):
+    strata, deepspeed = [], []
+    for _ in range(args.rounds):
+        strata.append(ours(args.program, model, data, args.directory, args.threads, args.steps))
+        deepspeed.append(theirs(model, args.directory, args.threads, args.steps, args.jemalloc))
+    step, bound = (statistics.median(r[key] for r in strata) for key in ("step_s", "bound_s"))
+    theirs_s = statistics.median(r["step_s"] for r in deepspeed)
+    ratio = statistics.median(d["step_s"] / s["step_s"] for s, d in zip(strata, deepspeed))
+    memory = max(r["rss"] for r in strata), max(r["rss"] for r in deepspeed)
+    ended = "" if all(r["complete"] for r in deepspeed) else " (ends in an error)"
+    print(f"| {model} | {step:.2f} | {step / bound:.2f} | {theirs_s:.2f}{ended} | {ratio:.2f} | "
+          f"{memory[0] / 1e9:.2f} | {memory[1] / 1e9:.2f} | {memory[0] / memory[1]:.3f} |",
+          flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("program")
+    parser.add_argument("directory")
+    parser.add_argument("--jemalloc", default="")
+    parser.add_argument("--models", default="gpt2-124m")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--peer", action="store_true", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.peer:
+        return run_peer(args.program, args.directory, args.threads, args.steps)
+    with tempfile.TemporaryDirectory() as folder:
+        data = os.path.join(folder, "tokens.bin")
+        write_tokens(data)
+        print("| model | Strata s | / bound | DeepSpeed s | ratio | Strata GB | DeepSpeed GB | share |"
+              "\n|---|---|---|---|---|---|---|---|")
+        for model in args.models.split(","):
+            compare(args, model, data)
+
+
+if __name__ == "__main__":
+    main()
