@@ -20,6 +20,7 @@
 #include "engine/run/ranks.h"
 #include "engine/run/report_command.h"
 #include "engine/run/train.h"
+#include "engine/run/tune_command.h"
 #include "engine/tools/bench_io_command.h"
 #include "engine/tools/bench_optimizer_command.h"
 #include "engine/tools/doctor_command.h"
@@ -61,6 +62,12 @@ const Command kCommands[] = {
      check_options,
      [](const Options& options, Ranks& ranks, Clock::time_point) {
        return run_plan(options, ranks);
+     }},
+    {{"tune", "", CommandKind::tune},
+     "Find the plans whose steps are shortest, and how to train with them",
+     check_tuned_options,
+     [](const Options& options, Ranks& ranks, Clock::time_point) {
+       return run_tune(options, ranks);
      }},
     {{"eval", "", CommandKind::eval},
      "Measure a model's loss, perplexity and accuracy on data",

@@ -14,6 +14,7 @@
 #include "engine/options/json_text.h"
 #include "engine/plan/plan_report.h"
 #include "engine/plan/run_setup.h"
+#include "engine/run/auto_memory.h"
 #include "engine/run/durable_run.h"
 #include "engine/run/error_report.h"
 #include "engine/run/log_cut.h"
@@ -253,8 +254,9 @@ RunEnd train(const Prepared& prepared, Session& session, Ranks& ranks, DurableRu
 
 }  // namespace
 
-int run_train(const Options& options, Ranks& ranks, std::chrono::steady_clock::time_point started) {
+int run_train(const Options& asked, Ranks& ranks, std::chrono::steady_clock::time_point started) {
   comm::Communicator& comm = ranks.comm;
+  const Options options = asks_for_auto_memory(asked) ? with_auto_memory(asked, ranks) : asked;
   Prepared prepared = agree(comm, [&] { return prepare(options, comm); });
   require_same(comm, shared_settings(options, prepared.data));
   const RunSetup& setup = prepared.setup;

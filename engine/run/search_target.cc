@@ -1,0 +1,85 @@
+#include "engine/run/search_target.h"
+
+#include <limits>
+#include <utility>
+
+#include "engine/plan/memory_budgets.h"
+#include "engine/run/run_store.h"
+#include "io/drive_space.h"
+#include "kernels/base/error.h"
+
+namespace strata::engine {
+
+namespace {
+
+// Of one rank. A run that goes on has its space.
+std::int64_t free_storage_bytes(const Options& options, int ranks) {
+  if (options.resume) return std::numeric_limits<std::int64_t>::max();
+  const Options kept = without_outputs(options);  // whose --run need not exist yet
+  const std::vector<std::string> paths = io::paths_of(store_directories(kept));
+  std::int64_t bytes = 0;
+  try {
+    const std::vector<io::DriveSpace> drives = io::look_at_drives(paths);
+    for (std::size_t d = 0; d < drives.size(); ++d) {
+      if (drives[d].file_system == static_cast<int>(d)) bytes += drives[d].free_bytes;
+    }
+  } catch (const ConfigError& e) {
+    throw_error<ConfigError>("{}: {}", store_option(options), e.what());
+  }
+  return bytes / ranks;
+}
+
+SearchTarget described_target(const Options& options) {
+  SearchTarget target;
+  target.machine = read_machine_description(options.machine);
+  const MachineDescription& machine = *target.machine;
+  target.options = options_for(machine, options);
+  target.place.topology = topology_of(machine);
+  target.place.comm_staging = comm_staging_of(machine);
+  target.place.storage_bytes =
+      machine.drive.count * machine.drive.capacity_bytes / machine.ranks_per_host;
+  const bool one_memory = target.options.device == "cpu";
+  if (one_memory && !options.device_memory && !options.host_memory) {
+    target.place.memory_bytes =
+        *target.options.device_memory + *target.options.host_memory / machine.ranks_per_host;
+    target.options.device_memory.reset();
+    target.options.host_memory.reset();
+  }
+  if (target.place.storage_bytes > 0 && options.nvme.empty() && options.run.empty()) {
+    target.options.nvme = "DIR";  // for the command that is shown
+  }
+  return target;
+}
+
+}  // namespace
+
+SearchTarget make_search_target(const Options& options, const comm::Communicator& comm) {
+  if (!options.machine.empty()) return described_target(options);
+  SearchTarget target;
+  target.options = options;
+  target.place.topology = comm.topology();
+  target.place.comm_staging = comm.staging_bytes();
+  target.place.memory_bytes = usable_memory_bytes(comm.topology());
+  target.place.storage_bytes = free_storage_bytes(options, comm.topology().local_world_size);
+  (void)resolve_memory_budgets(options, comm.topology());  // refuses more than there is
+  return target;
+}
+
+MachineModel model_of_target(const SearchTarget& target, SearchSpace& space, Measuring measuring,
+                             Ranks& ranks) {
+  if (!target.machine) return measure_for_search(space, target.place, measuring, ranks);
+  MachineModel model;
+  model.origin = fmt::format("on {}, as described", target.machine->name);
+  const std::vector<RunSetup> setups = feasible_micro_batches(space, target.place);
+  space.micro_batches.clear();
+  for (const RunSetup& setup : setups) {
+    space.micro_batches.push_back(setup.batch.micro_batch);
+    MachineRates rates = rates_of(*target.machine, setup);
+    const ComputeCost compute = derive_compute(setup, rates);
+    model.of_micro_batch.emplace(setup.batch.micro_batch,
+                                 MicroBatchModel{std::move(rates), compute});
+  }
+  return model;
+}
+
+}  // namespace strata::engine

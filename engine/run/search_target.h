@@ -1,0 +1,29 @@
+// SearchTarget: the machine that a search for plans is made for: this one, or one described.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "engine/cost/machine_description.h"
+#include "engine/plan/write_forecast.h"
+#include "engine/run/measured_machine.h"
+#include "engine/run/ranks.h"
+#include "engine/tune/search_space.h"
+
+namespace strata::engine {
+
+struct SearchTarget {
+  Options options;  // as they are there
+  SearchPlace place;
+  std::optional<MachineDescription> machine;  // nothing: this one
+};
+
+// Looks at the free memory and drives of this machine, or reads --machine. Throws ConfigError.
+SearchTarget make_search_target(const Options& options, const comm::Communicator& comm);
+
+// Rates and costs there, for the micro-batches of the space that fit, to which it cuts the space;
+// `measuring`: of this machine. Collective.
+MachineModel model_of_target(const SearchTarget& target, SearchSpace& space, Measuring measuring,
+                             Ranks& ranks);
+
+}  // namespace strata::engine

@@ -1,0 +1,50 @@
+// The search for the plans whose steps are shortest, over a SearchSpace, by a model of what steps
+// take. It reads the model and resolves what follows from the options once for each shape of a step
+// (micro-batch, pass, recompute, formats); a candidate then costs a plan, tens of microseconds.
+//
+//   1. Every placement, tier of activations and division of memory, of every shape, with the first
+//      depth of prefetch and, where that does not fit, the next lower one that does. What does not
+//      fit memory or NVMe is dropped. Of plans that put the same tenths of each kind of state on
+//      the same tiers, the one with the lowest bound is kept.
+//   2. In the order of their bounds, their steps are predicted: as long as a bound is below the
+//      predictions found, for no prediction is below its bound.
+//   3. The best of those try every depth of prefetch and every chunk size.
+//
+// Plans whose steps take as long, to half a percent, are ranked by the bytes they write to NVMe and
+// then by the memory they take. Deterministic.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "engine/cost/step_cost.h"
+#include "engine/cost/step_prediction.h"
+#include "engine/plan/run_setup.h"
+#include "engine/tune/search_space.h"
+
+namespace strata::engine {
+
+// What a step takes, of a setup with a plan.
+struct StepModel {
+  std::function<StepCost(const RunSetup&)> cost;
+  std::function<StepPrediction(const RunSetup&)> predict;
+};
+
+struct RankedPlan {
+  Options options;  // with budgets; those of the user are cut down to what the plan takes if free
+  RunSetup setup;   // with its plan
+  StepCost cost;
+  StepPrediction prediction;
+};
+
+// The best `count`, best first; fewer where there are not so many. Throws PlanDoesNotFit where
+// nothing fits, and ConfigError.
+std::vector<RankedPlan> search_plans(const SearchSpace& space, const SearchPlace& place,
+                                     const StepModel& model, int count);
+
+// Of the micro-batches, those that some plan of the space has, each as a setup with such a plan
+// that recomputes; what step models are measured for. Throws as search_plans().
+std::vector<RunSetup> feasible_micro_batches(const SearchSpace& space, const SearchPlace& place);
+
+}  // namespace strata::engine

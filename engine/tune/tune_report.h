@@ -1,0 +1,37 @@
+// What tune found, for people (a table, and a command for each plan) and for programs (JSON).
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "engine/plan/write_forecast.h"
+#include "engine/tune/plan_search.h"
+
+namespace strata::engine {
+
+// What training with a plan took.
+struct MeasuredSteps {
+  std::vector<double> step_s;         // of every step measured
+  std::vector<std::string> failures;  // one line for each time that it ended in an error
+  double median_s() const;            // 0: none
+};
+
+struct TuneReport {
+  const Options& base;  // what the user gave
+  std::span<const RankedPlan> plans;
+  std::span<const MeasuredSteps> measured;  // of each plan; empty: not measured
+  std::int64_t steps = 0;                   // of the run; 0: not known
+  std::span<const DriveLife> drives;
+  std::string rates;  // where the rates come from, in a line
+};
+
+std::string tune_text(const TuneReport& report);
+nlohmann::json tune_json(const TuneReport& report);
+
+// "3.5 days", "2.5 h", "41.20 s"
+std::string duration_text(double seconds);
+
+}  // namespace strata::engine

@@ -1,0 +1,144 @@
+// The program tunes: what it shows can be run, what it measures stands beside what it predicts, and
+// a run whose memory it chooses computes the same bits.
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "engine/options/exit_code.h"
+#include "tests/support/engine_run.h"
+#include "tests/support/error_text.h"
+#include "tests/support/json_lines.h"
+#include "tests/support/process.h"
+#include "tests/support/temporary_folder.h"
+
+namespace strata::engine {
+namespace {
+
+using nlohmann::json;
+using test::mentions;
+using Words = std::vector<std::string>;
+
+class Tune : public ::testing::Test {
+ protected:
+  Tune() {
+    test::write_text(folder_.path("text.txt"), 8'000);
+    setenv("XDG_CACHE_HOME", folder_.path("cache").c_str(), 1);  // rates of this test alone
+  }
+
+  test::ProcessResult run(const std::string& command, const Words& more) const {
+    Words words = {STRATA_BINARY,
+                   command,
+                   "--model",
+                   "gpt2:layers=2,hidden=64,heads=2,"
+                   "context=32",
+                   "--data",
+                   "text.txt",
+                   "--nvme",
+                   ".",
+                   "--steps",
+                   "3",
+                   "--global-batch",
+                   "2",
+                   "--threads",
+                   "1",
+                   "--matmul-dtype",
+                   "f32",
+                   "--precision",
+                   "f32"};
+    words.insert(words.end(), more.begin(), more.end());
+    return test::run_process(words, folder_.path());
+  }
+
+  json tune(Words more) const {
+    more.emplace_back("--json");
+    const test::ProcessResult result = run("tune", more);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return json::parse(result.out, nullptr, false);
+  }
+
+  // Losses of the steps.
+  static std::vector<double> losses(const test::ProcessResult& result) {
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    std::vector<double> values;
+    for (const json& line : test::json_lines(result.out)) {
+      if (line.contains("loss") && line["loss"].is_number()) values.push_back(line["loss"]);
+    }
+    return values;
+  }
+
+  test::TemporaryFolder folder_;
+};
+
+const Words kSmall = {"--device-memory", "16MiB", "--host-memory", "64MiB"};
+
+Words operator+(Words a, const Words& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+TEST_F(Tune, ItsCommandsTrain) {
+  const json report = tune(kSmall + Words{"--plans", "2"});
+  ASSERT_EQ(report["plans"].size(), 2U);
+  for (const json& plan : report["plans"]) {
+    EXPECT_GT(plan["step_s"], 0);
+    EXPECT_LE(plan["device_bytes"], 16 << 20);
+    Words words = {STRATA_BINARY};
+    for (const json& word : plan["arguments"]) words.push_back(word);
+    const test::ProcessResult trained = test::run_process(words, folder_.path());
+    EXPECT_EQ(trained.exit_code, 0) << trained.err;
+  }
+}
+
+TEST_F(Tune, TheMachineIsMeasuredOnce) {
+  EXPECT_EQ(tune(kSmall)["rates"], "rates measured now");
+  EXPECT_TRUE(mentions(tune(kSmall)["rates"], "as measured before"));
+  EXPECT_EQ(tune(kSmall + Words{"--refresh"})["rates"], "rates measured now");
+}
+
+TEST_F(Tune, MeasuresWhatItPredicts) {
+  const json report = tune(kSmall + Words{"--measure", "--plans", "1"});
+  const json& measured = report["plans"][0]["measured"];
+  EXPECT_TRUE(measured["failures"].empty()) << measured;
+  EXPECT_EQ(measured["step_s"].size(), 6U);  // of two rounds
+  EXPECT_GT(measured["median_s"], 0);
+  EXPECT_TRUE(mentions(report["rates"], "before and after"));
+}
+
+TEST_F(Tune, MemoryThatIsChosenChangesNoBit) {
+  const Words log = {"--json"};
+  const auto chosen = run("train", log + Words{"--device-memory", "auto", "--host-memory", "auto"});
+  EXPECT_TRUE(mentions(chosen.err, "auto: ")) << chosen.err;
+  EXPECT_TRUE(mentions(chosen.err, "free; a step is predicted to take")) << chosen.err;
+  const auto fixed = run("train", log + kSmall + Words{"--place", "all=nvme"});
+  EXPECT_EQ(losses(chosen).size(), 3U);
+  EXPECT_EQ(losses(chosen), losses(fixed));
+}
+
+TEST_F(Tune, ARunWithAFolderGoesOnWithTheMemoryThatWasChosen) {
+  const Words run_words = {"--run", "run", "--json", "--checkpoint-every", "2"};
+  const auto begun =
+      run("train", run_words + Words{"--device-memory", "auto", "--host-memory", "auto"});
+  EXPECT_EQ(begun.exit_code, 0) << begun.err;
+  const auto on =
+      run("train", run_words + Words{"--resume", "--steps", "5", "--allow-change", "steps"});
+  EXPECT_EQ(on.exit_code, 0) << on.err;
+  EXPECT_FALSE(mentions(on.err, "auto: "));
+}
+
+TEST_F(Tune, RefusesWhatContradictsItself) {
+  const auto error = [&](const Words& more) {
+    const test::ProcessResult result = run("tune", more);
+    EXPECT_EQ(result.exit_code, kExitUsage) << result.out;
+    return result.err;
+  };
+  EXPECT_TRUE(mentions(error({"--measure", "--machine", "m.json"}), "--machine describes another"));
+  EXPECT_TRUE(mentions(error({"--vary", "lr"}), "--vary: 'lr' is none of"));
+  EXPECT_TRUE(mentions(error({"--nvme", "nowhere"}), "--nvme: "));
+  EXPECT_TRUE(mentions(error({"--top-k", "3"}), "strata tune does not have this option"));
+}
+
+}  // namespace
+}  // namespace strata::engine
