@@ -13,7 +13,7 @@ namespace strata::engine {
 namespace {
 
 constexpr std::int64_t kBytesMax = 128 * kMiB;  // beyond the caches of most machines
-constexpr std::int64_t kTileBytes = kMiB;
+constexpr std::int64_t kTileBytes = 256 * kKiB;
 constexpr int kRepeats = 3;
 
 // The fastest of a few runs of body(tile) over all tiles, on all workers.
