@@ -9,8 +9,8 @@
 
 namespace strata::engine {
 
-// Of one rank. Upper bounds: a last, smaller pass is counted as a full one, and so is a skipped
-// step. Without checkpoints by time but for the last.
+// Of one rank. A step is exact; a skipped one is counted as another, and the last, smaller pass of
+// an evaluation as a full one. Without checkpoints by time but for the last.
 struct WriteForecast {
   std::int64_t start_bytes = 0;       // the initial state, and measuring the drives
   std::int64_t step_bytes = 0;        // one step with its update

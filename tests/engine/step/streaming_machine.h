@@ -44,12 +44,13 @@ class StreamingMachine {
   }
 
   // One step's update of everything, until it is on the drive. Seconds.
-  double update() { return run(updates_); }
+  double update() { return run(updates_, updated_); }
   // The same reads and writes.
-  double move() { return run(moves_); }
+  double move() { return run(moves_, moved_); }
 
-  offload::Traffic updated() const { return updates_.update_traffic(); }
-  offload::Traffic moved() const { return moves_.update_traffic(); }
+  // By the last of each.
+  const offload::Traffic& updated() const { return updated_; }
+  const offload::Traffic& moved() const { return moved_; }
   const offload::Plan& plan() const { return plan_; }
 
   // The stored weights of a unit.
@@ -96,13 +97,14 @@ class StreamingMachine {
       }
     }
   }
-  double run(StreamingOptimizer& optimizer) {
+  double run(StreamingOptimizer& optimizer, offload::Traffic& traffic) {
     const auto begin = std::chrono::steady_clock::now();
     optim::StepSettings settings;
     settings.step = ++step_;
     optimizer.begin_step(settings, 1e-3);
     for (const int unit : order()) optimizer.apply_final(unit, gradient_.data());
     optimizer.finish();
+    traffic = optimizer.update_traffic();
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   }
 
@@ -116,6 +118,8 @@ class StreamingMachine {
   std::vector<float> gradient_;
   StreamingOptimizer updates_;
   StreamingOptimizer moves_;
+  offload::Traffic updated_;
+  offload::Traffic moved_;
   std::int64_t step_ = 0;
 };
 
