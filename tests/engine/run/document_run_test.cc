@@ -72,6 +72,29 @@ TEST_F(DocumentRun, EpochsCountTokensAndTargets) {
   }
 }
 
+// Sequences of 16 rows where there is room for 64: a quarter of the products of a full step, and
+// less than that of the attention. The first step has no update in it, and no bound.
+TEST_F(DocumentRun, ShortSequencesHaveABoundOfTheirOwn) {
+  const ProcessResult result = run_process(
+      {STRATA_BINARY, "train", "--model", "gpt2:layers=1,hidden=16,heads=2,context=64", "--data",
+       "d.bin", "--steps", "3", "--global-batch", "4", "--place", "all=host", "--json"},
+      folder_.path());
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const std::vector<json> lines = json_lines(result.out);
+  const double full_s = lines.back()["bound_s"];
+  EXPECT_EQ(full_s, lines.back()["bound"]["seconds"]);
+  int bounded = 0;
+  for (const json& line : lines) {
+    if (!line.contains("step_s")) continue;
+    EXPECT_EQ(line["bound_s"].is_null(), line["step"] == 1) << line;
+    if (line["bound_s"].is_null()) continue;
+    EXPECT_GT(line["bound_s"], 0);
+    EXPECT_LT(line["bound_s"], full_s);
+    ++bounded;
+  }
+  EXPECT_EQ(bounded, 2);
+}
+
 TEST_F(DocumentRun, AResumedRunCountsOn) {
   const auto train = [&](std::vector<std::string> more) {
     more.insert(more.end(), {"--lr-schedule", "constant", "--matmul-dtype", "f32"});
