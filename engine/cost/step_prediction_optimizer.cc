@@ -2,10 +2,20 @@
 
 #include <algorithm>
 
+#include "kernels/base/bytes.h"
+
 namespace strata::engine {
 
 using offload::StateKind;
 using offload::Tier;
+
+namespace {
+
+// Of a unit. Where there are more, several count as one: they are so small a part of the unit that
+// how they overlap with others does not depend on their size.
+constexpr std::int64_t kChunksMax = 32;
+
+}  // namespace
 
 PredictedOptimizer::PredictedOptimizer(const RunSetup& setup, PredictedMachine& machine)
     : plan_(setup.plan),
@@ -18,8 +28,10 @@ PredictedOptimizer::PredictedOptimizer(const RunSetup& setup, PredictedMachine& 
     const offload::UnitPlan& unit = plan_.units[static_cast<std::size_t>(u)];
     if (unit.frozen) continue;
     const std::int64_t shard = unit.shard_elements;
-    for (std::int64_t first = 0; first < shard; first += plan_.chunk_elements) {
-      chunks_.push_back(chunk_of(unit, std::min(plan_.chunk_elements, shard - first)));
+    const std::int64_t elements =
+        std::max(plan_.chunk_elements, round_up(ceil_div(shard, kChunksMax), plan_.block_elements));
+    for (std::int64_t first = 0; first < shard; first += elements) {
+      chunks_.push_back(chunk_of(unit, std::min(elements, shard - first)));
       ++chunks_of_[static_cast<std::size_t>(u)];
     }
   }
