@@ -122,7 +122,8 @@ TEST_F(TrainTest, RunFolderHoldsOptionsPlanAndLog) {
     names.insert(entry.path().filename());
   }
   EXPECT_EQ(names, (std::set<std::string>{"arithmetic.json", "data.json", "lock", "log.jsonl",
-                                          "options.json", "plan.json", "store.json"}));
+                                          "options.json", "plan.json", "profile.jsonl",
+                                          "store.json", "timeline.json"}));
   EXPECT_EQ(test::contents_of(path("run/log.jsonl")), test::contents_of(path("log.jsonl")));
   EXPECT_FALSE(fs::is_empty(path("nvme")));
 
