@@ -180,11 +180,14 @@ std::optional<MachineRates> MachineCache::find_rates(
 
 void MachineCache::store_rates(const RunSetup& setup, std::span<const std::string> directories,
                                const MachineRates& rates) {
-  tables_[kCores][ranks_key(setup)] = {rates.memory_bytes_per_s, rates.optimizer_bytes_per_s,
-                                       rates.checksum_bytes_per_s, rates.network.bytes_per_s};
+  if (rates.memory_bytes_per_s > 0 && rates.optimizer_bytes_per_s > 0 &&
+      rates.checksum_bytes_per_s > 0) {
+    tables_[kCores][ranks_key(setup)] = {rates.memory_bytes_per_s, rates.optimizer_bytes_per_s,
+                                         rates.checksum_bytes_per_s, rates.network.bytes_per_s};
+  }
   tables_[kArithmetic][arithmetic_key(setup)] = arithmetic_json(setup, rates);
   const std::string drives = drives_key(setup, directories);
-  if (!directories.empty() && !drives.empty()) tables_[kDrives][drives] = json_of(rates.nvme);
+  if (rates.nvme.in_use() && !drives.empty()) tables_[kDrives][drives] = json_of(rates.nvme);
   write();
 }
 

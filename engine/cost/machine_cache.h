@@ -49,6 +49,7 @@ class MachineCache {
   // store, empty when it has none; rates.nvme is theirs.
   std::optional<MachineRates> find_rates(const RunSetup& setup,
                                          std::span<const std::string> directories) const;
+  // What was not measured, a rate of 0, is not kept.
   void store_rates(const RunSetup& setup, std::span<const std::string> directories,
                    const MachineRates& rates);
 

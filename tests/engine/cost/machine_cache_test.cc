@@ -94,6 +94,19 @@ TEST_F(MachineCacheTest, RatesAreOfTheirShapesAndTheirDrives) {
   EXPECT_FALSE(without->nvme.in_use());
 }
 
+TEST_F(MachineCacheTest, WhatCouldNotBeMeasuredIsNotKept) {
+  MachineCache cache = open();
+  MachineRates rates = rates_for(setup_);
+  rates.nvme = {};
+  cache.store_rates(setup_, directories_, rates);
+  EXPECT_FALSE(cache.find_rates(setup_, directories_).has_value());
+  EXPECT_TRUE(cache.find_rates(setup_, {}).has_value());
+  cache.store_rates(setup_, directories_, rates_for(setup_));
+  rates.memory_bytes_per_s = 0;  // a budget too small to measure in
+  cache.store_rates(setup_, directories_, rates);
+  EXPECT_EQ(cache.find_rates(setup_, directories_)->memory_bytes_per_s, 1.1e9);
+}
+
 TEST_F(MachineCacheTest, KeepsTheCostOfLayersByTheirShapesAndArithmetic) {
   MachineRates rates = rates_for(setup_);
   ComputeCost cost;
