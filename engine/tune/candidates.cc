@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <iterator>
+#include <numeric>
 #include <utility>
 
 #include "kernels/base/bytes.h"
@@ -41,6 +41,27 @@ std::vector<Options> step_shapes(const SearchSpace& space) {
 bool same_tiers(const offload::Plan& a, const offload::Plan& b) {
   return std::equal(a.units.begin(), a.units.end(), b.units.begin(), b.units.end(),
                     [](const auto& one, const auto& other) { return one.tiers == other.tiers; });
+}
+
+using TierBytes = std::array<std::int64_t, offload::kTiers>;
+
+std::array<TierBytes, offload::kStateKinds> bytes_of_kinds(const offload::Plan& plan) {
+  std::array<TierBytes, offload::kStateKinds> bytes{};
+  for (std::size_t k = 0; k < bytes.size(); ++k) {
+    const auto kind = static_cast<StateKind>(k);
+    for (const offload::UnitPlan& unit : plan.units) {
+      bytes[k][static_cast<std::size_t>(unit.tier(kind))] += plan.shard_bytes(unit, kind);
+    }
+  }
+  return bytes;
+}
+
+// How a step is divided and what it keeps.
+std::string step_text(const RunSetup& setup) {
+  const Options& options = setup.options;
+  return fmt::format("{} {} {} {} {} {}", setup.batch.micro_batch, setup.batch.pass_size,
+                     options.recompute, options.moments, options.grad_dtype,
+                     name_of(setup.plan.activations));
 }
 
 }  // namespace
@@ -119,22 +140,21 @@ Candidate Candidates::with_cut_budgets(const Candidate& candidate) {
 }
 
 std::string shape_text(const RunSetup& setup) {
-  const offload::Plan& plan = setup.plan;
-  const Options& options = setup.options;
-  std::string text = fmt::format("{} {} {} {} {} {}", setup.batch.micro_batch,
-                                 setup.batch.pass_size, options.recompute, options.moments,
-                                 options.grad_dtype, name_of(plan.activations));
-  for (int k = 0; k < offload::kStateKinds; ++k) {
-    const auto kind = static_cast<StateKind>(k);
-    std::array<std::int64_t, offload::kTiers> bytes{};
-    std::int64_t all = 0;
-    for (const offload::UnitPlan& unit : plan.units) {
-      bytes[static_cast<std::size_t>(unit.tier(kind))] += plan.shard_bytes(unit, kind);
-      all += plan.shard_bytes(unit, kind);
-    }
+  std::string text = step_text(setup);
+  for (const TierBytes& bytes : bytes_of_kinds(setup.plan)) {
+    const std::int64_t all = std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0});
     for (const std::int64_t part : bytes) {
       text += fmt::format(" {}", all == 0 ? 0 : ceil_div(10 * part, all));
     }
+  }
+  return text;
+}
+
+std::string outline_text(const RunSetup& setup) {
+  std::string text = step_text(setup);
+  for (const TierBytes& bytes : bytes_of_kinds(setup.plan)) {
+    const auto most = std::max_element(bytes.begin(), bytes.end()) - bytes.begin();
+    text += fmt::format(" {}", name_of(static_cast<Tier>(most)));
   }
   return text;
 }

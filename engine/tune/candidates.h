@@ -49,9 +49,12 @@ class Candidates {
   std::vector<RunSetup> shapes_;
 };
 
-// Which tenths of each kind of state lie on which tier, and how a step is divided: plans that share
-// it differ in nothing that a user would care about.
+// How a step is divided, and which tenths of each kind of state lie on which tier: plans that share
+// it take nearly as long.
 std::string shape_text(const RunSetup& setup);
+// How a step is divided, and the tier of most of each kind: plans that share it are of one sort to
+// a user.
+std::string outline_text(const RunSetup& setup);
 
 // Says what is missing for any plan at all. Throws PlanDoesNotFit or ConfigError.
 [[noreturn]] void refuse_all(const SearchSpace& space, const SearchPlace& place);

@@ -18,8 +18,8 @@ using offload::Tier;
 namespace {
 
 constexpr double kSameTime = 0.005;
-constexpr std::size_t kPredictionsMax = 160;
-constexpr std::size_t kRefinedMin = 8;
+constexpr std::size_t kPredictionsMax = 60;
+constexpr std::size_t kRefinedMin = 5;
 
 // What is nearly the same has mostly the same number.
 double level(double seconds) { return std::round(std::log(seconds) / kSameTime); }
@@ -41,10 +41,13 @@ struct Bounded {
 
 struct Predicted {
   Candidate candidate;
+  std::string outline;
   double step_s;
   std::int64_t written_bytes;
   std::int64_t memory_bytes;
   auto rank() const { return std::tuple(level(step_s), written_bytes, memory_bytes, step_s); }
+  // Less memory is no reason for shallow prefetch and small chunks, whose requests no model times.
+  auto gain_rank() const { return std::tuple(level(step_s), written_bytes); }
 };
 
 template <typename T>
@@ -59,7 +62,9 @@ class PlanSearch {
       : candidates_(space, place), model_(model) {}
 
   std::vector<RankedPlan> run(std::size_t count) {
-    std::vector<Predicted> predicted = predict(bounded(), std::max(count, kRefinedMin));
+    const std::size_t refined = std::max(count, kRefinedMin);
+    std::vector<Predicted> predicted = predict(bounded(), refined);
+    if (predicted.size() > refined) predicted.resize(refined);
     for (Predicted& plan : predicted) refine(plan);
     sort_by_rank(predicted);
     if (predicted.size() > count) predicted.resize(count);
@@ -83,23 +88,26 @@ class PlanSearch {
     return list;
   }
 
-  // The `count` that are predicted best, in no order.
+  // The best of each outline, best first; at least the best `count`, where there are so many.
   std::vector<Predicted> predict(const std::vector<Bounded>& bounded, std::size_t count) {
     std::vector<Predicted> list;
+    std::size_t predictions = 0;
     for (const Bounded& next : bounded) {
-      const bool enough = list.size() >= count;
-      if (list.size() == kPredictionsMax) break;
-      if (enough) {
-        std::nth_element(
-            list.begin(), list.begin() + static_cast<std::ptrdiff_t>(count - 1), list.end(),
-            [](const Predicted& a, const Predicted& b) { return a.step_s < b.step_s; });
-        if (next.bound_s > list[count - 1].step_s) break;
+      if (predictions == kPredictionsMax) break;
+      if (list.size() >= count && next.bound_s > list[count - 1].step_s) break;
+      if (!candidates_.plan(next.candidate)) continue;
+      ++predictions;
+      Predicted predicted = prediction_of(next.candidate);
+      const auto same = std::find_if(list.begin(), list.end(), [&](const Predicted& other) {
+        return other.outline == predicted.outline;
+      });
+      if (same == list.end()) {
+        list.push_back(std::move(predicted));
+      } else if (predicted.rank() < same->rank()) {
+        *same = std::move(predicted);
       }
-      if (candidates_.plan(next.candidate)) list.push_back(prediction_of(next.candidate));
+      sort_by_rank(list);
     }
-    sort_by_rank(list);
-    if (list.size() > count)
-      list.erase(list.begin() + static_cast<std::ptrdiff_t>(count), list.end());
     return list;
   }
 
@@ -107,7 +115,7 @@ class PlanSearch {
   Predicted prediction_of(const Candidate& candidate) {
     const RunSetup& setup = candidates_.setup(candidate);
     const offload::Plan& plan = setup.plan;
-    return {candidate, model_.predict(setup).step_s, plan.nvme_written_bytes(),
+    return {candidate, outline_text(setup), model_.predict(setup).step_s, plan.nvme_written_bytes(),
             plan.total_bytes(Tier::device) + plan.total_bytes(Tier::host)};
   }
 
@@ -115,7 +123,7 @@ class PlanSearch {
     const auto consider = [&](const Candidate& other) {
       if (!candidates_.plan(other)) return;
       Predicted predicted = prediction_of(other);
-      if (predicted.rank() < best.rank()) best = std::move(predicted);
+      if (predicted.gain_rank() < best.gain_rank()) best = std::move(predicted);
     };
     const SearchSpace& space = candidates_.space();
     for (const int depth : space.prefetch) {

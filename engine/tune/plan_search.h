@@ -7,8 +7,10 @@
 //      fit memory or NVMe is dropped. Of plans that put the same tenths of each kind of state on
 //      the same tiers, the one with the lowest bound is kept.
 //   2. In the order of their bounds, their steps are predicted: as long as a bound is below the
-//      predictions found, for no prediction is below its bound.
-//   3. The best of those try every depth of prefetch and every chunk size.
+//      predictions found, for no prediction is below its bound. Of plans of one outline (most of
+//      each kind of state on the same tier), the best is kept, so that those shown differ.
+//   3. The best of those try every depth of prefetch and every chunk size, for what makes a step
+//      shorter.
 //
 // Plans whose steps take as long, to half a percent, are ranked by the bytes they write to NVMe and
 // then by the memory they take. Deterministic.

@@ -106,7 +106,7 @@ TEST(PlanSearch, BitsChangeOnlyWherePermitted) {
 TEST(PlanSearch, ThePlansShownDiffer) {
   const auto plans = tiny_search({"--nvme", "x"}, {}, 10);
   std::set<std::string> shapes;
-  for (const RankedPlan& plan : plans) shapes.insert(engine::shape_text(plan.setup));
+  for (const RankedPlan& plan : plans) shapes.insert(engine::outline_text(plan.setup));
   EXPECT_GT(plans.size(), 1U);
   EXPECT_EQ(shapes.size(), plans.size());
 }
