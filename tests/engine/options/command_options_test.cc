@@ -54,9 +54,10 @@ TEST(CommandOptions, EveryOptionHasACommandThatUsesIt) {
   for (const OptionSpec& spec : option_list()) {
     bool used = false;
     for (const CommandKind kind :
-         {CommandKind::train, CommandKind::plan, CommandKind::eval, CommandKind::generate,
-          CommandKind::export_run, CommandKind::inspect, CommandKind::verify, CommandKind::gc,
-          CommandKind::doctor, CommandKind::bench_io, CommandKind::bench_optimizer}) {
+         {CommandKind::train, CommandKind::plan, CommandKind::tune, CommandKind::report,
+          CommandKind::eval, CommandKind::generate, CommandKind::export_run, CommandKind::inspect,
+          CommandKind::verify, CommandKind::gc, CommandKind::doctor, CommandKind::bench_io,
+          CommandKind::bench_optimizer}) {
       used = used || spec.used_by.contains(kind);
     }
     EXPECT_TRUE(used) << spec.name;

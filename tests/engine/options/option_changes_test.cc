@@ -39,6 +39,13 @@ const std::set<std::string> kOthers = {
     "recompute",     // the same numbers again
     "on-nonfinite",  // stop has no other weights than skip: it has none from there on
     "threads",       // tiles do not depend on them
+    "machine",
+    "vary",
+    "plans",
+    "measure",
+    "refresh",
+    "profile",
+    "output",
     "run",
     "checkpoint-every",
     "resume",
