@@ -206,7 +206,8 @@ class Timeline {
     let hit = null;
     for (const s of this.spans) if (s.row === row && s.begin <= at && at < s.end) hit = s;
     tip(hit && e, hit && '<b>' + esc(this.step.names[hit.name]) + '</b><br>' +
-      esc(this.step.rows[row]) + '<br>' + time((hit.end - hit.begin) / 1e6) + ' from ' + time(hit.begin / 1e6) +
+      esc(this.step.rows[row]) + '<br>' +
+      time((hit.end - hit.begin) / 1e6) + ' from ' + time(hit.begin / 1e6) +
       (hit.bytes ? '<br>' + bytes(hit.bytes) : ''));
   }
   draw() {
