@@ -1,11 +1,9 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <memory>
-#include <string_view>
 
 #include "engine/cost/compute_cost.h"
-#include "engine/cost/measured_rates.h"
+#include "engine/cost/work_meter.h"
 #include "kernels/base/bytes.h"
 #include "kernels/base/split_mix.h"
 #include "kernels/ops/embedding.h"
@@ -23,56 +21,8 @@ using ops::Into;
 using ops::Matrix;
 
 constexpr double kMicroBatchSeconds = 0.4;  // of a layer and the head, once; beyond, it is a part
-constexpr double kEnoughSeconds = 0.01;     // of repeating one measurement
-constexpr int kRepeatsMax = 5;
 constexpr float kWeightScale = 0.05f;
 constexpr float kGradientScale = 1e-3f;
-
-Work work_of(std::string_view op) {
-  if (op.starts_with("linear")) return Work::matmul;
-  return op.starts_with("attention") ? Work::attention : Work::elementwise;
-}
-
-// A stream whose ops are timed by kind.
-class WorkMeter final : private OpObserver {
- public:
-  explicit WorkMeter(CpuDevice& device)
-      : device_(device), stream_(device.make_stream("measurement")) {
-    device_.observe_ops(this);
-  }
-  ~WorkMeter() override {
-    stream_.reset();
-    device_.observe_ops(nullptr);
-  }
-
-  // The fastest of some runs of what enqueue(stream) enqueues, but for the first, which warms up.
-  template <typename Enqueue>
-  WorkSeconds fastest(const Enqueue& enqueue) {
-    run(enqueue);
-    WorkSeconds best = run(enqueue);
-    double spent_s = best.total();
-    for (int repeat = 1; repeat < kRepeatsMax && spent_s < kEnoughSeconds; ++repeat) {
-      const WorkSeconds again = run(enqueue);
-      spent_s += again.total();
-      if (again.total() < best.total()) best = again;
-    }
-    return best;
-  }
-
- private:
-  template <typename Enqueue>
-  WorkSeconds run(const Enqueue& enqueue) {
-    seconds_ = {};
-    enqueue(*stream_);
-    stream_->synchronize();
-    return seconds_;
-  }
-  void op_ran(const char* name, double seconds) override { seconds_[work_of(name)] += seconds; }
-
-  CpuDevice& device_;
-  std::unique_ptr<Stream> stream_;
-  WorkSeconds seconds_;  // of the run at hand; written by the stream's thread
-};
 
 // Numbers in [-scale, scale).
 void fill_random(CpuDevice& device, const Matrix& numbers, float scale) {
