@@ -14,8 +14,8 @@
 namespace strata::engine {
 
 // All must outlive what is made of them. `workers` are for what streams by (updates, gradients,
-// checksums), not those of the device: see kernels/base/worker_set.h. `storage` may be null when the
-// plan has no NVMe bytes, `tracer` when nothing is traced, `requests` when nobody asks. Ops are
+// checksums), not those of the device: see kernels/base/worker_set.h. `storage` may be null when
+// the plan has no NVMe bytes, `tracer` when nothing is traced, `requests` when nobody asks. Ops are
 // attached to the device.
 struct TrainerParts {
   Device& device;
