@@ -33,7 +33,7 @@ Options trial_options(const Options& chosen) {
   trial.steps = kWarmUpSteps + kMeasuredSteps;
   trial.epochs = 0;
   trial.lr_schedule = "constant";
-  trial.warmup = "0";
+  trial.warmup = std::string("0");
   trial.min_lr = 0;
   return trial;
 }
