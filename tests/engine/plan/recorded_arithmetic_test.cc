@@ -10,10 +10,7 @@
 #include "engine/plan/recorded_arithmetic.h"
 #include "engine/plan/run_setup.h"
 #include "kernels/base/error.h"
-#include "kernels/base/failure_latch.h"
-#include "kernels/base/worker_set.h"
-#include "kernels/device/cpu_device.h"
-#include "offload/comm/communicator.h"
+#include "tests/engine/cost/small_machine.h"
 #include "tests/support/error_text.h"
 #include "tests/support/temporary_folder.h"
 
@@ -24,43 +21,25 @@ using test::error_text;
 using test::mentions;
 using test::TemporaryFolder;
 
-// A small model on a device, with the ops attached.
-class SmallMachine {
- public:
-  explicit SmallMachine(const Options& options = small_options())
-      : comm_(comm::make_single_rank_communicator()),
-        setup_(make_run_setup(options, comm_->topology(), comm_->staging_bytes())),
-        workers_(1, {}),
-        host_budget_("host memory", setup_.plan.host_memory_bytes),
-        device_({setup_.plan.device_memory_bytes, -1}, host_budget_, workers_, failure_, nullptr) {
-    ops::attach_cpu_ops(device_, setup_.isa, setup_.op_limits, setup_.shape.precision, {});
-  }
+Options one_layer() {
+  Options options;
+  options.model = "gpt2:layers=1,hidden=64,heads=2,context=32,vocab=256";
+  options.threads = 1;
+  options.device_memory = 1 << 28;
+  options.host_memory = 1 << 28;
+  return options;
+}
 
-  static Options small_options() {
-    Options options;
-    options.model = "gpt2:layers=1,hidden=64,heads=2,context=32,vocab=256";
-    options.threads = 1;
-    options.device_memory = 1 << 28;
-    options.host_memory = 1 << 28;
-    return options;
-  }
+class RecordingMachine : public SmallMachine {
+ public:
+  explicit RecordingMachine(const Options& options = one_layer()) : SmallMachine(options) {}
 
   MachineRates measure(const RecordedArithmetic* recorded) {
-    return measure_machine(setup_, device_, nullptr, *comm_, recorded);
+    return measure_machine(setup(), device(), nullptr, comm(), recorded);
   }
   RecordedArithmetic record(const MachineRates& rates) const {
-    return read_arithmetic(arithmetic_json(setup_, rates));
+    return read_arithmetic(arithmetic_json(setup(), rates));
   }
-  const RunSetup& setup() const { return setup_; }
-  CpuDevice& device() { return device_; }
-
- private:
-  FailureLatch failure_;
-  std::unique_ptr<comm::Communicator> comm_;
-  RunSetup setup_;
-  WorkerSet workers_;
-  Budget host_budget_;
-  CpuDevice device_;
 };
 
 const nlohmann::json kRecord = {{"isa", "avx512"},
@@ -105,7 +84,7 @@ TEST(RecordedArithmetic, WhatIsNoneIsRefused) {
 }
 
 TEST(RecordedArithmetic, IsUsedAndNotChosenAgain) {
-  SmallMachine machine;
+  RecordingMachine machine;
   RecordedArithmetic recorded = machine.record(machine.measure(nullptr));
   std::vector<Dtype> possible = {Dtype::f32};
   if (ops::multiplies_bf16(machine.device())) possible.push_back(Dtype::bf16);
@@ -123,7 +102,7 @@ TEST(RecordedArithmetic, IsUsedAndNotChosenAgain) {
 }
 
 TEST(RecordedArithmetic, IsRequiredOfTheMachineByName) {
-  SmallMachine machine;
+  RecordingMachine machine;
   const RecordedArithmetic recorded = machine.record(machine.measure(nullptr));
   EXPECT_NO_THROW(require_arithmetic(recorded, machine.setup()));
   const auto error_with = [&](auto&& change) {
@@ -142,9 +121,9 @@ TEST(RecordedArithmetic, IsRequiredOfTheMachineByName) {
 
 TEST(RecordedArithmetic, IsKeptWhereARunGoesOnUnlessItMayChange) {
   const TemporaryFolder folder;
-  Options options = SmallMachine::small_options();
+  Options options = one_layer();
   options.run = folder.path();
-  SmallMachine machine(options);
+  RecordingMachine machine(options);
   RecordedArithmetic recorded = machine.record(machine.measure(nullptr));
   RunSetup setup = machine.setup();
   setup.options.resume = true;

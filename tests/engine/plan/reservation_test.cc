@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tests/support/engine_run.h"
+#include "tests/support/reserved_bytes.h"
 
 namespace strata::test {
 namespace {
@@ -72,32 +73,14 @@ class Reservation : public ::testing::Test {
 
 class Regimes : public Reservation, public ::testing::WithParamInterface<Case> {};
 
-std::map<std::string, std::int64_t> planned(const offload::Plan& plan, Tier tier) {
-  std::map<std::string, std::int64_t> bytes;
-  for (const offload::PlannedBuffer& buffer : plan.buffers) {
-    if (buffer.tier == tier) bytes[buffer.tag] += buffer.bytes;
-  }
-  return bytes;
-}
-
-std::map<std::string, std::int64_t> held(const Budget& budget) {
-  std::map<std::string, std::int64_t> bytes;
-  for (const Budget::Entry& entry : budget.entries()) {
-    // The plan asks ops for one number.
-    const std::string tag = entry.tag.ends_with(" scratch") ? "op scratch" : entry.tag;
-    if (entry.bytes > 0) bytes[tag] += entry.bytes;
-  }
-  return bytes;
-}
-
 TEST_P(Regimes, ReserveThePlan) {
   EngineRun run(options(GetParam()));
   const auto expect_planned = [&] {
     const offload::Plan& plan = run.plan();
     const Budget& device = run.session().device().device_budget();
     const Budget& host = run.session().device().host_budget();
-    EXPECT_EQ(held(device), planned(plan, Tier::device));
-    EXPECT_EQ(held(host), planned(plan, Tier::host));
+    EXPECT_EQ(test::held_bytes(device), test::planned_bytes(plan, Tier::device));
+    EXPECT_EQ(test::held_bytes(host), test::planned_bytes(plan, Tier::host));
     EXPECT_EQ(device.peak_bytes(), plan.total_bytes(Tier::device));
     EXPECT_EQ(host.peak_bytes(), plan.total_bytes(Tier::host));
     EXPECT_LE(device.peak_bytes(), run.setup().options.device_memory);

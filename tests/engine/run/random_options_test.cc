@@ -17,6 +17,7 @@
 #include "engine/options/option_parse.h"
 #include "engine/run/storage_check.h"
 #include "tests/support/engine_run.h"
+#include "tests/support/reserved_bytes.h"
 
 namespace strata::test {
 namespace {
@@ -191,31 +192,13 @@ Words that_start(Words words, const TemporaryFolder& folder) {
   return {};
 }
 
-std::map<std::string, std::int64_t> planned(const offload::Plan& plan, Tier tier) {
-  std::map<std::string, std::int64_t> bytes;
-  for (const offload::PlannedBuffer& buffer : plan.buffers) {
-    if (buffer.tier == tier) bytes[buffer.tag] += buffer.bytes;
-  }
-  return bytes;
-}
-
-std::map<std::string, std::int64_t> held(const Budget& budget) {
-  std::map<std::string, std::int64_t> bytes;
-  for (const Budget::Entry& entry : budget.entries()) {
-    // The plan asks ops for one number.
-    const std::string tag = entry.tag.ends_with(" scratch") ? "op scratch" : entry.tag;
-    if (entry.bytes > 0) bytes[tag] += entry.bytes;
-  }
-  return bytes;
-}
-
 void expect_within_budgets(EngineRun& run) {
   const offload::Plan& plan = run.plan();
   const Options& options = run.setup().options;
   const Budget& device = run.session().device().device_budget();
   const Budget& host = run.session().device().host_budget();
-  EXPECT_EQ(held(device), planned(plan, Tier::device));
-  EXPECT_EQ(held(host), planned(plan, Tier::host));
+  EXPECT_EQ(test::held_bytes(device), test::planned_bytes(plan, Tier::device));
+  EXPECT_EQ(test::held_bytes(host), test::planned_bytes(plan, Tier::host));
   EXPECT_LE(device.peak_bytes(), *options.device_memory);
   EXPECT_LE(host.peak_bytes(), *options.host_memory);
   const io::Volume* const volume = run.session().volume();
