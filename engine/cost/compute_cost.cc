@@ -25,4 +25,21 @@ WorkSeconds WorkSeconds::operator*(double factor) const {
   return scaled;
 }
 
+namespace {
+
+template <typename Cost>
+auto parts_of(Cost& cost) {
+  return std::array{&cost.embedding_forward, &cost.block_forward, &cost.block_recompute,
+                    &cost.block_backward,    &cost.head_forward,  &cost.head_backward,
+                    &cost.embedding_backward};
+}
+
+}  // namespace
+
+std::array<WorkSeconds*, ComputeCost::kParts> ComputeCost::parts() { return parts_of(*this); }
+
+std::array<const WorkSeconds*, ComputeCost::kParts> ComputeCost::parts() const {
+  return parts_of(*this);
+}
+
 }  // namespace strata::engine

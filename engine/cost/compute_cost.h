@@ -38,6 +38,11 @@ struct ComputeCost {
   WorkSeconds head_forward;  // the final norm, and the softmax statistics of all chunks
   WorkSeconds head_backward;
   WorkSeconds embedding_backward;
+
+  // All of them, in this order.
+  static constexpr int kParts = 7;
+  std::array<WorkSeconds*, kParts> parts();
+  std::array<const WorkSeconds*, kParts> parts() const;
 };
 
 // Runs them on the device, in memory that is given back before it returns: call before the Trainer

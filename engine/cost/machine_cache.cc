@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <sys/vfs.h>
 
-#include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
@@ -100,14 +99,6 @@ nlohmann::json json_of(const DriveRates& drives) {
           drives.core_s_per_byte};
 }
 
-// Members in their order, for writing and reading.
-template <typename Cost>
-auto works_of(Cost& cost) {
-  return std::array{&cost.embedding_forward, &cost.block_forward, &cost.block_recompute,
-                    &cost.block_backward,    &cost.head_forward,  &cost.head_backward,
-                    &cost.embedding_backward};
-}
-
 }  // namespace
 
 MachineIdentity identify_machine(const RunSetup& setup) {
@@ -197,14 +188,14 @@ std::optional<ComputeCost> MachineCache::find_compute(const RunSetup& setup,
   if (works == nullptr) return std::nullopt;
   ComputeCost cost;
   std::size_t next = 0;
-  for (WorkSeconds* const work : works_of(cost)) works->at(next++).get_to(work->of);
+  for (WorkSeconds* const work : cost.parts()) works->at(next++).get_to(work->of);
   return cost;
 }
 
 void MachineCache::store_compute(const RunSetup& setup, const MachineRates& rates,
                                  const ComputeCost& cost) {
   nlohmann::json works;
-  for (const WorkSeconds* const work : works_of(cost)) works.push_back(work->of);
+  for (const WorkSeconds* const work : cost.parts()) works.push_back(work->of);
   tables_[kCompute][compute_key(setup, rates)] = std::move(works);
   write();
 }

@@ -144,11 +144,7 @@ class ComputeMeasurement {
     measure_block({sequences, full.tokens}, cost);
     measure_head_and_tables({sequences, full.tokens}, cost);
     const double scale = static_cast<double>(full.sequences) / static_cast<double>(sequences);
-    for (WorkSeconds* part :
-         {&cost.embedding_forward, &cost.block_forward, &cost.block_recompute, &cost.block_backward,
-          &cost.head_forward, &cost.head_backward, &cost.embedding_backward}) {
-      *part = *part * scale;
-    }
+    for (WorkSeconds* const part : cost.parts()) *part = *part * scale;
     return cost;
   }
 

@@ -202,11 +202,7 @@ class RandomPlan {
   ComputeCost compute() {
     ComputeCost cost = some_compute();
     const double factor = share();
-    for (WorkSeconds* work :
-         {&cost.embedding_forward, &cost.block_forward, &cost.block_recompute, &cost.block_backward,
-          &cost.head_forward, &cost.head_backward, &cost.embedding_backward}) {
-      *work = *work * factor;
-    }
+    for (WorkSeconds* const part : cost.parts()) *part = *part * factor;
     return cost;
   }
 
@@ -277,12 +273,7 @@ TEST_P(StepPredictionOfRandomPlans, ScaleWithTheMachine) {
     rates.gpu->to_device_bytes_per_s *= 2;
     rates.gpu->from_device_bytes_per_s *= 2;
   }
-  for (WorkSeconds* work :
-       {&compute.embedding_forward, &compute.block_forward, &compute.block_recompute,
-        &compute.block_backward, &compute.head_forward, &compute.head_backward,
-        &compute.embedding_backward}) {
-    *work = *work * 0.5;
-  }
+  for (WorkSeconds* const part : compute.parts()) *part = *part * 0.5;
   EXPECT_NEAR(predict_step(setup, rates, compute).step_s, step_s / 2, 1e-6 * step_s);
 }
 
