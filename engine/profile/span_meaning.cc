@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "kernels/base/span_names.h"
+#include "kernels/device/device.h"
 
 namespace strata::engine {
 namespace {
@@ -18,7 +19,7 @@ struct NamedMeaning {
 constexpr SpanMeaning idle(Idle reason) { return {Kind::idle, reason, {}}; }
 constexpr SpanMeaning as_row(std::string_view row) { return {Kind::as_row, Idle::nothing, row}; }
 
-constexpr NamedMeaning kMeanings[] = {
+const NamedMeaning kMeanings[] = {
     {span_names::kWaitRead, idle(Idle::read)},
     {span_names::kWaitWrite, idle(Idle::write)},
     {span_names::kWaitStaging, idle(Idle::staging)},
@@ -35,17 +36,17 @@ constexpr NamedMeaning kMeanings[] = {
     {span_names::kWaitCopyIn, as_row("act in")},
     {span_names::kWaitCopyOut, as_row("act out")},
     {span_names::kWaitToHost, as_row("d2h")},
-    // Of streams (kernels/device/device.cc).
-    {"wait: weights ready", as_row("h2d")},
-    {"wait: slot free", idle(Idle::slot)},
-    {"wait: shard on device", as_row("h2d")},
-    {"wait: gradients ready", idle(Idle::compute)},
-    {"wait: gradient reduced", as_row("reduce")},
-    {"wait: gradient slot free", as_row("d2h")},
-    {"wait: activation ready", as_row("act in")},
-    {"wait: activation written", idle(Idle::compute)},
-    {"wait: activation free", idle(Idle::slot)},
-    {"wait: state written", idle(Idle::write)},
+    // Of streams.
+    {name_of(WaitFor::weights_ready), as_row("h2d")},
+    {name_of(WaitFor::slot_free), idle(Idle::slot)},
+    {name_of(WaitFor::shard_on_device), as_row("h2d")},
+    {name_of(WaitFor::gradients_ready), idle(Idle::compute)},
+    {name_of(WaitFor::gradient_reduced), as_row("reduce")},
+    {name_of(WaitFor::gradient_slot_free), as_row("d2h")},
+    {name_of(WaitFor::activation_ready), as_row("act in")},
+    {name_of(WaitFor::activation_written), idle(Idle::compute)},
+    {name_of(WaitFor::activation_free), idle(Idle::slot)},
+    {name_of(WaitFor::state_written), idle(Idle::write)},
 };
 
 struct Feeding {

@@ -6,13 +6,13 @@
 #include <array>
 #include <cstdint>
 #include <nlohmann/json.hpp>
-#include <span>
 #include <string>
 
 #include "engine/options/json_text.h"
 #include "engine/options/option_list.h"
 #include "engine/run/error_report.h"
 #include "engine/run/search_target.h"
+#include "engine/step/shared_text.h"
 #include "engine/tune/tune_report.h"
 #include "kernels/base/bytes.h"
 #include "kernels/base/machine.h"
@@ -35,15 +35,6 @@ std::string chosen_json(const Options& options) {
     if (is_chosen(option)) values[option.name] = option.get(options);
   }
   return json_text(values);
-}
-
-// Rank 0's. Collective.
-std::string shared_text(comm::Communicator& comm, std::string text) {
-  std::uint64_t length = text.size();
-  comm.broadcast(std::as_writable_bytes(std::span(&length, 1)), 0);
-  text.resize(length);
-  comm.broadcast(std::as_writable_bytes(std::span(text)), 0);
-  return text;
 }
 
 std::string choice_text(const Options& asked, const RankedPlan& plan) {
@@ -81,7 +72,7 @@ Options with_auto_memory(const Options& options, Ranks& ranks) {
     print_notice(choice_text(options, best));
     return chosen_json(best.options);
   });
-  const auto values = nlohmann::json::parse(shared_text(comm, mine));
+  const auto values = nlohmann::json::parse(broadcast_text(comm, mine));
   Options chosen = options;
   for (const OptionSpec& option : option_list()) {
     if (is_chosen(option)) option.set(chosen, values.at(option.name).get<std::string>());

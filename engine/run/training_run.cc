@@ -118,6 +118,7 @@ std::uint32_t TrainingRun::train_step(std::int64_t step) {
 
 double TrainingRun::bound_s(const RowCounts& rows) const {
   if (rows.targets == 0) return 0;
+  if (rows.computed == setup_.batch.tokens_per_step()) return bound_.bound_s();
   const double share =
       static_cast<double>(rows.computed) / static_cast<double>(setup_.batch.tokens_per_step());
   return step_cost(setup_, session_.rates(), session_.compute(), share).bound_s();

@@ -4,6 +4,7 @@
 #include <array>
 #include <string_view>
 
+#include "engine/options/option_changes.h"
 #include "engine/options/option_check.h"
 #include "engine/options/option_list.h"
 #include "engine/options/option_ranges.h"
@@ -172,10 +173,8 @@ void check_tune_options(const Options& options) {
 
 std::vector<std::string> changed_bits(const Options& base, const Options& chosen) {
   std::vector<std::string> changed;
-  for (const OptionSpec& option : option_list()) {
-    const bool varies =
-        std::find(kVariable.begin(), kVariable.end(), option.name) != kVariable.end();
-    if (varies && option.get(base) != option.get(chosen)) changed.push_back(option.name);
+  for (const OptionChange& change : changed_mathematics(base, chosen)) {
+    changed.push_back(change.name);
   }
   return changed;
 }
