@@ -1,0 +1,82 @@
+// CudaOps: the ops of a cuda device. Each function of kernels/ops/<op>.h checks its operands and
+// hands them to the function of the same name here; contracts and shapes stand there. What is
+// stated there of the order of sums is of the cpu device: here the order is another one, as fixed,
+// and stated beside each kernel (kernels/ops/cuda/).
+//
+// The implementation is in the CUDA backend, a shared object (kernels/device/cuda_backend.h), and
+// is attached to its device at set-up. Enqueues, never waits. Thread-safe for different streams.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/device/device.h"
+#include "kernels/ops/attention.h"
+#include "kernels/ops/cross_entropy.h"
+#include "kernels/ops/rotary.h"
+#include "kernels/ops/view.h"
+
+namespace strata::ops {
+
+class CudaOps {
+ public:
+  virtual ~CudaOps() = default;
+
+  virtual void linear_forward(Stream& stream, Matrix y, Matrix x, Matrix w, const void* bias) = 0;
+  virtual void linear_backward_input(Stream& stream, Matrix dx, Matrix dy, Matrix w, Into into) = 0;
+  virtual void linear_backward_weight(Stream& stream, Matrix dw, float* dbias, Matrix dy, Matrix x,
+                                      Into into) = 0;
+
+  virtual void attention_forward(Stream& stream, const AttentionShape& shape,
+                                 const AttentionOptions& options, Matrix out, float* log_sum_exp,
+                                 const Qkv& qkv) = 0;
+  virtual void attention_backward(Stream& stream, const AttentionShape& shape,
+                                  const AttentionOptions& options, const Qkv& gradients,
+                                  float* row_dots, Matrix dout, const Qkv& qkv, Matrix out,
+                                  const float* log_sum_exp) = 0;
+  virtual void attention_with_cache(Stream& stream, const AttentionShape& shape,
+                                    const AttentionOptions& options, Matrix out, const Qkv& qkv,
+                                    const KvCache& cache, std::int64_t past) = 0;
+
+  virtual void gelu_forward(Stream& stream, Matrix y, Matrix x) = 0;
+  virtual void gelu_backward(Stream& stream, Matrix dx, Matrix dy, Matrix x) = 0;
+  virtual void swiglu_forward(Stream& stream, Matrix y, Matrix gate, Matrix up) = 0;
+  virtual void swiglu_backward(Stream& stream, Matrix dgate, Matrix dup, Matrix dy, Matrix gate,
+                               Matrix up) = 0;
+  virtual void add(Stream& stream, Matrix y, Matrix a, Matrix b) = 0;
+
+  virtual void layernorm_forward(Stream& stream, Matrix y, float* mean, float* rstd, Matrix x,
+                                 const void* weight, const void* bias) = 0;
+  virtual void layernorm_backward(Stream& stream, Matrix dx, Into dx_into, float* dweight,
+                                  float* dbias, Into parameters, Matrix dy, Matrix x,
+                                  const void* weight, const float* mean, const float* rstd) = 0;
+  virtual void rmsnorm_forward(Stream& stream, Matrix y, float* rstd, Matrix x, Matrix weight,
+                               float epsilon) = 0;
+  virtual void rmsnorm_backward(Stream& stream, Matrix dx, Into dx_into, Matrix dweight,
+                                Into dweight_into, Matrix dy, Matrix x, Matrix weight,
+                                const float* rstd) = 0;
+
+  virtual void rotary_forward(Stream& stream, Matrix x, const RotaryTables& tables,
+                              const std::int32_t* positions) = 0;
+  virtual void rotary_backward(Stream& stream, Matrix dx, const RotaryTables& tables,
+                               const std::int32_t* positions) = 0;
+
+  virtual void embedding_forward(Stream& stream, Matrix x, Into into, const std::int32_t* ids,
+                                 Matrix table, std::int64_t first_id) = 0;
+  virtual void embedding_backward(Stream& stream, Matrix dtable, Into into, Matrix dx,
+                                  const std::int32_t* ids, std::int64_t first_id) = 0;
+
+  virtual void softmax_stats_init(Stream& stream, SoftmaxStats stats, std::int64_t rows) = 0;
+  virtual void softmax_stats_update(Stream& stream, SoftmaxStats stats, Matrix logits,
+                                    const std::int32_t* targets, std::int64_t first_id) = 0;
+  virtual void cross_entropy_loss(Stream& stream, double* loss_sum, SoftmaxStats stats,
+                                  const std::int32_t* targets, std::int64_t rows,
+                                  TargetCounts* counts) = 0;
+  virtual void cross_entropy_backward(Stream& stream, Matrix dlogits, Matrix logits,
+                                      SoftmaxStats stats, const std::int32_t* targets,
+                                      std::int64_t first_id, float scale) = 0;
+};
+
+// Null where the stream's device is another one.
+CudaOps* cuda_ops(Stream& stream);
+
+}  // namespace strata::ops
