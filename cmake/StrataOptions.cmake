@@ -14,9 +14,9 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 
 # Contracted multiply-adds would make bits depend on the instruction set: where one happens is
 # written in the code (std::fma) or does not happen.
-add_compile_options(-Wall -Wextra -ffp-contract=off -fno-math-errno)
+add_compile_options("$<$<COMPILE_LANGUAGE:C,CXX>:-Wall;-Wextra;-ffp-contract=off;-fno-math-errno>")
 if(STRATA_WERROR)
-  add_compile_options(-Werror)
+  add_compile_options("$<$<COMPILE_LANGUAGE:C,CXX>:-Werror>")
 endif()
 
 if(STRATA_SANITIZE STREQUAL "address")

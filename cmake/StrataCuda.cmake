@@ -1,0 +1,75 @@
+# The CUDA toolkit: STRATA_CUDA_FOUND tells whether there is one, STRATA_CUDA_COMPILES whether its
+# compiler is used. What needs neither builds without.
+set(STRATA_CUDA AUTO CACHE STRING "The CUDA backend: AUTO (where nvcc is found), ON or OFF")
+set(STRATA_CUDA_ARCHITECTURES 90 CACHE STRING "What nvcc compiles for: a list such as 80;90, or all")
+if(NOT STRATA_CUDA MATCHES "^(AUTO|ON|OFF)$")
+  message(FATAL_ERROR "STRATA_CUDA is AUTO, ON or OFF, not '${STRATA_CUDA}'")
+endif()
+
+set(STRATA_CUDA_FOUND OFF)
+if(NOT STRATA_CUDA STREQUAL "OFF")
+  find_program(STRATA_NVCC nvcc HINTS ENV CUDA_HOME ENV CUDA_PATH PATH_SUFFIXES bin
+    PATHS /usr/local/cuda)
+  if(STRATA_NVCC)
+    get_filename_component(nvcc_folder ${STRATA_NVCC} DIRECTORY)
+    get_filename_component(CUDAToolkit_ROOT ${nvcc_folder} DIRECTORY)
+    find_package(CUDAToolkit REQUIRED)
+    set(STRATA_CUDA_FOUND ON)
+  elseif(STRATA_CUDA STREQUAL "ON")
+    message(FATAL_ERROR "STRATA_CUDA is ON, but there is no nvcc in PATH, CUDA_HOME or "
+      "/usr/local/cuda; give it with -DSTRATA_NVCC=…")
+  else()
+    message(STATUS "No CUDA toolkit found: this build has no CUDA backend")
+  endif()
+endif()
+
+# A sanitizer sees the backend's code on the simulated device (tests/cuda_sim) alone.
+set(STRATA_CUDA_COMPILES ${STRATA_CUDA_FOUND})
+if(STRATA_SANITIZE)
+  set(STRATA_CUDA_COMPILES OFF)
+endif()
+if(STRATA_CUDA_COMPILES)
+  set(CMAKE_CUDA_COMPILER ${STRATA_NVCC})
+  if(STRATA_CUDA_ARCHITECTURES STREQUAL "all")
+    set(CMAKE_CUDA_ARCHITECTURES 80 86 89 90 100 120)
+  else()
+    set(CMAKE_CUDA_ARCHITECTURES ${STRATA_CUDA_ARCHITECTURES})
+  endif()
+  if(CMAKE_CXX_COMPILER_LAUNCHER AND NOT CMAKE_CUDA_COMPILER_LAUNCHER)
+    set(CMAKE_CUDA_COMPILER_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})
+  endif()
+  enable_language(CUDA)
+  if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake before 3.26
+    set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
+  endif()
+  add_compile_options("$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;-Xcompiler=-Wall>")
+endif()
+
+# What the program and its backend are compiled with must be the same: the stamp tells.
+file(GLOB interface_headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/kernels/base/*.h
+  ${PROJECT_SOURCE_DIR}/kernels/device/*.h ${PROJECT_SOURCE_DIR}/kernels/ops/*.h)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${interface_headers})
+set(interface "${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}")
+foreach(header IN LISTS interface_headers)
+  file(SHA256 ${header} hash)
+  string(APPEND interface " ${hash}")
+endforeach()
+string(SHA256 interface "${interface}")
+string(SUBSTRING ${interface} 0 12 interface)
+set(STRATA_CUDA_STAMP "${PROJECT_VERSION}-${interface}")
+
+# strata_cuda_stamp(FILE): defines STRATA_CUDA_STAMP in one file of the folder at hand.
+function(strata_cuda_stamp file)
+  set_property(SOURCE ${file} APPEND PROPERTY COMPILE_DEFINITIONS
+    STRATA_CUDA_STAMP="${STRATA_CUDA_STAMP}")
+endfunction()
+
+# strata_cuda_backend(TARGET OBJECT_OR_SOURCE…): a shared object that the program loads
+# (kernels/device/cuda_backend.h); of its symbols only the entry points can be seen.
+function(strata_cuda_backend name)
+  add_library(${name} MODULE ${ARGN})
+  set_target_properties(${name} PROPERTIES LINKER_LANGUAGE CXX
+    CXX_VISIBILITY_PRESET hidden CUDA_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
+  target_link_libraries(${name} PRIVATE strata_device)
+  target_link_options(${name} PRIVATE -Wl,--exclude-libs,ALL -Wl,--no-undefined)
+endfunction()
