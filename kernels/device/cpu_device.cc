@@ -22,7 +22,7 @@ CpuDevice::CpuDevice(const CpuDeviceOptions& options, Budget& host_budget, Worke
 }
 
 CpuDevice::~CpuDevice() {
-  op_state_.reset();  // it may hold device buffers
+  release_op_state();
   STRATA_CHECK(device_budget().held_bytes() == 0, "device buffers outlive their device");
   unmap_pages(arena_, round_up(options_.device_memory_bytes, kPageBytes));
 }

@@ -114,11 +114,6 @@ class CpuDevice final : public Device {
   void observe_ops(OpObserver* observer) { op_observer_ = observer; }
   OpObserver* op_observer() const { return op_observer_; }
 
-  // Ops keep per-device state here (compiled matmuls, scratch memory): one object of a type, owned
-  // by the device, attached at set-up.
-  void attach(std::shared_ptr<void> op_state) { op_state_ = std::move(op_state); }
-  void* op_state() const { return op_state_.get(); }
-
  private:
   std::byte* arena_allocate(std::int64_t bytes) override;
   void arena_free(std::byte* data, std::int64_t bytes) noexcept override;
@@ -135,7 +130,6 @@ class CpuDevice final : public Device {
     std::int64_t bytes;
   };
   std::vector<Hole> holes_;  // sorted by offset, merged
-  std::shared_ptr<void> op_state_;
 };
 
 template <typename Body>

@@ -21,6 +21,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "kernels/base/aligned_buffer.h"
 #include "kernels/base/budget.h"
@@ -135,12 +136,19 @@ class Device {
   virtual std::unique_ptr<Stream> make_stream(std::string name) = 0;
   virtual std::unique_ptr<Event> make_event() = 0;
 
+  // Ops keep per-device state here (compiled matmuls, scratch memory): one object of a type, owned
+  // by the device, attached at set-up.
+  void attach(std::shared_ptr<void> op_state) { op_state_ = std::move(op_state); }
+  void* op_state() const { return op_state_.get(); }
+
   Budget& device_budget() { return device_budget_; }
   Budget& host_budget() { return host_budget_; }
 
  protected:
   Device(std::int64_t device_memory_bytes, Budget& host_budget);
   static PinnedBuffer make_pinned(AlignedBuffer memory) { return PinnedBuffer(std::move(memory)); }
+  // By the derived destructor, first: the state may hold device buffers.
+  void release_op_state() { op_state_.reset(); }
   friend class DeviceBuffer;
   virtual std::byte* arena_allocate(std::int64_t bytes) = 0;  // room is already reserved
   virtual void arena_free(std::byte* data, std::int64_t bytes) noexcept = 0;
@@ -148,6 +156,7 @@ class Device {
  private:
   Budget device_budget_;
   Budget& host_budget_;
+  std::shared_ptr<void> op_state_;
 };
 
 }  // namespace strata

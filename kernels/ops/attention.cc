@@ -5,6 +5,7 @@
 #include "kernels/device/cpu_device.h"
 #include "kernels/ops/checks.h"
 #include "kernels/ops/cpu/attention.h"
+#include "kernels/ops/cuda_ops.h"
 
 namespace strata::ops {
 namespace {
@@ -56,6 +57,9 @@ void attention_forward(Stream& stream, const AttentionShape& shape, const Attent
   check_operands(kName, shape, qkv, qkv.q.dtype);
   check_operand(kName, shape, out, shape.channels(), qkv.q.dtype);
   STRATA_CHECK(log_sum_exp != nullptr, "{}: no memory for the log-sums", kName);
+  if (CudaOps* const cuda = cuda_ops(stream)) {
+    return cuda->attention_forward(stream, shape, options, out, log_sum_exp, qkv);
+  }
   as_cpu(stream).launch(kName, [=](CpuDevice& device) {
     cpu::attention_forward(device, shape, options, out, log_sum_exp, qkv);
   });
@@ -72,6 +76,10 @@ void attention_backward(Stream& stream, const AttentionShape& shape,
   check_operand(kName, shape, dout, shape.channels(), qkv.q.dtype);
   STRATA_CHECK(row_dots != nullptr && log_sum_exp != nullptr,
                "{}: no memory for the row dots, or no log-sums", kName);
+  if (CudaOps* const cuda = cuda_ops(stream)) {
+    return cuda->attention_backward(stream, shape, options, gradients, row_dots, dout, qkv, out,
+                                    log_sum_exp);
+  }
   as_cpu(stream).launch(kName, [=](CpuDevice& device) {
     cpu::attention_backward(device, shape, options,
                             {gradients, row_dots, dout, qkv, out, log_sum_exp});
@@ -94,6 +102,9 @@ void attention_with_cache(Stream& stream, const AttentionShape& shape,
                "{}: one sequence of one document at a time", kName);
   STRATA_CHECK(past >= 0 && past + shape.tokens <= cache.k.rows,
                "{}: {} tokens after {} in a cache of {}", kName, shape.tokens, past, cache.k.rows);
+  if (CudaOps* const cuda = cuda_ops(stream)) {
+    return cuda->attention_with_cache(stream, shape, options, out, qkv, cache, past);
+  }
   as_cpu(stream).launch(kName, [=](CpuDevice& device) {
     cpu::attention_with_cache(device, shape, options, out, qkv, cache, past);
   });

@@ -3,6 +3,7 @@
 #include "kernels/device/cpu_device.h"
 #include "kernels/ops/checks.h"
 #include "kernels/ops/cpu/layernorm.h"
+#include "kernels/ops/cuda_ops.h"
 
 namespace strata::ops {
 
@@ -11,6 +12,9 @@ void layernorm_forward(Stream& stream, Matrix y, float* mean, float* rstd, Matri
   constexpr const char* kName = "layernorm_forward";
   check_same_shape(kName, y, x);
   check_dtype(kName, y, x.dtype);
+  if (CudaOps* const cuda = cuda_ops(stream)) {
+    return cuda->layernorm_forward(stream, y, mean, rstd, x, weight, bias);
+  }
   const cpu::LayerNormForward op{y, mean, rstd, x, weight, bias, kLayerNormEpsilon};
   as_cpu(stream).launch(kName, [op](CpuDevice& device) { cpu::layernorm_forward(device, op); });
 }
@@ -25,6 +29,10 @@ void layernorm_backward(Stream& stream, Matrix dx, Into dx_into, float* dweight,
   check_dtype_or_f32(kName, dy, x.dtype);
   STRATA_CHECK(dx.data != x.data || (dx_into == Into::overwrite && dx.stride == x.stride),
                "{}: dx may be x itself only to overwrite it", kName);
+  if (CudaOps* const cuda = cuda_ops(stream)) {
+    return cuda->layernorm_backward(stream, dx, dx_into, dweight, dbias, parameters, dy, x, weight,
+                                    mean, rstd);
+  }
   const cpu::LayerNormBackward op{dx, dx_into, dweight, dbias, parameters,
                                   dy, x,       weight,  mean,  rstd};
   as_cpu(stream).launch(kName, [op](CpuDevice& device) { cpu::layernorm_backward(device, op); });

@@ -3,6 +3,7 @@
 #include "kernels/device/cpu_device.h"
 #include "kernels/ops/checks.h"
 #include "kernels/ops/cpu/linear.h"
+#include "kernels/ops/cuda_ops.h"
 
 namespace strata::ops {
 namespace {
@@ -24,6 +25,9 @@ void linear_forward(Stream& stream, Matrix y, Matrix x, Matrix w, const void* bi
   check_shapes(kName, y, x, w);
   check_dtype(kName, w, x.dtype);
   check_dtype_or_f32(kName, y, x.dtype);
+  if (CudaOps* const cuda = cuda_ops(stream)) {
+    return cuda->linear_forward(stream, y, x, w, bias);
+  }
   as_cpu(stream).launch(kName,
                         [=](CpuDevice& device) { cpu::linear_forward(device, y, x, w, bias); });
 }
@@ -34,6 +38,9 @@ void linear_backward_input(Stream& stream, Matrix dx, Matrix dy, Matrix w, Into 
   check_dtype(kName, w, dy.dtype);
   check_dtype_or_f32(kName, dx, dy.dtype);
   if (into == Into::add) check_dtype(kName, dx, Dtype::f32);
+  if (CudaOps* const cuda = cuda_ops(stream)) {
+    return cuda->linear_backward_input(stream, dx, dy, w, into);
+  }
   as_cpu(stream).launch(
       kName, [=](CpuDevice& device) { cpu::linear_backward_input(device, dx, dy, w, into); });
 }
@@ -44,6 +51,9 @@ void linear_backward_weight(Stream& stream, Matrix dw, float* dbias, Matrix dy, 
   check_shapes(kName, dy, x, dw);
   check_dtype(kName, x, dy.dtype);
   check_dtype(kName, dw, Dtype::f32);
+  if (CudaOps* const cuda = cuda_ops(stream)) {
+    return cuda->linear_backward_weight(stream, dw, dbias, dy, x, into);
+  }
   as_cpu(stream).launch(kName, [=](CpuDevice& device) {
     cpu::linear_backward_weight(device, dw, dbias, dy, x, into);
   });

@@ -3,6 +3,7 @@
 #include "kernels/device/cpu_device.h"
 #include "kernels/ops/checks.h"
 #include "kernels/ops/cpu/rmsnorm.h"
+#include "kernels/ops/cuda_ops.h"
 
 namespace strata::ops {
 namespace {
@@ -24,6 +25,9 @@ void rmsnorm_forward(Stream& stream, Matrix y, float* rstd, Matrix x, Matrix wei
   check_dtype(kName, y, x.dtype);
   check_weight(kName, x, weight);
   STRATA_CHECK(y.data != x.data || y.stride == x.stride, "{}: y overlaps x", kName);
+  if (CudaOps* const cuda = cuda_ops(stream)) {
+    return cuda->rmsnorm_forward(stream, y, rstd, x, weight, epsilon);
+  }
   const cpu::RmsNormForward op{y, rstd, x, weight, epsilon};
   as_cpu(stream).launch(kName, [op](CpuDevice& device) { cpu::rmsnorm_forward(device, op); });
 }
@@ -42,6 +46,9 @@ void rmsnorm_backward(Stream& stream, Matrix dx, Into dx_into, Matrix dweight, I
     STRATA_CHECK(dx.data != input.data || (dx_into == Into::overwrite &&
                                            dx.stride == input.stride && dx.dtype == input.dtype),
                  "{}: dx may be x or dy itself only to overwrite it", kName);
+  }
+  if (CudaOps* const cuda = cuda_ops(stream)) {
+    return cuda->rmsnorm_backward(stream, dx, dx_into, dweight, dweight_into, dy, x, weight, rstd);
   }
   const cpu::RmsNormBackward op{dx, dx_into, dweight, dweight_into, dy, x, weight, rstd};
   as_cpu(stream).launch(kName, [op](CpuDevice& device) { cpu::rmsnorm_backward(device, op); });

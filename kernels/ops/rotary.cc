@@ -3,6 +3,7 @@
 #include "kernels/device/cpu_device.h"
 #include "kernels/ops/checks.h"
 #include "kernels/ops/cpu/rotary.h"
+#include "kernels/ops/cuda_ops.h"
 
 namespace strata::ops {
 namespace {
@@ -14,6 +15,10 @@ void launch(Stream& stream, const char* name, const Matrix& x, const RotaryTable
                "{}: rows of {} columns are no heads of {}", name, x.cols, tables.head_dim);
   STRATA_CHECK(tables.cos != nullptr && tables.sin != nullptr && positions != nullptr,
                "{}: a null operand", name);
+  if (CudaOps* const cuda = cuda_ops(stream)) {
+    return turn == cpu::Turn::forward ? cuda->rotary_forward(stream, x, tables, positions)
+                                      : cuda->rotary_backward(stream, x, tables, positions);
+  }
   const cpu::Rotary op{x,         tables.cos, tables.sin, tables.positions, tables.head_dim,
                        positions, turn};
   as_cpu(stream).launch(name, [op](CpuDevice& device) { cpu::rotate(device, op); });

@@ -1,8 +1,8 @@
 // Matrix: a view of row-major device memory that ops read and write. Owns nothing.
 //
-// How every op here is built: the function in kernels/ops/<op>.cc checks its operands and launches
-// the body in kernels/ops/cpu/<op>.cc, which runs on the stream's thread and annotates and tiles
-// the work. A second kind of device is a branch on stream.device().kind() between the two.
+// How every op here is built: the function in kernels/ops/<op>.cc checks its operands. For a cuda
+// device it hands them to CudaOps (cuda_ops.h); for the cpu device it launches the body in
+// kernels/ops/cpu/<op>.cc, which runs on the stream's thread and annotates and tiles the work.
 #pragma once
 
 #include <cstdint>
