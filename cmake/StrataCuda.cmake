@@ -43,6 +43,8 @@ if(STRATA_CUDA_COMPILES)
     set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
   endif()
   add_compile_options("$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;-Xcompiler=-Wall>")
+  # fmt 9 takes nvcc for a compiler without constexpr, which it needs in C++20.
+  add_compile_definitions("$<$<COMPILE_LANGUAGE:CUDA>:FMT_USE_CONSTEXPR=1>")
 endif()
 
 # What the program and its backend are compiled with must be the same: the stamp tells.
