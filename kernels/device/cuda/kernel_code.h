@@ -16,6 +16,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
+#include <type_traits>
 
 #include "kernels/base/dtype.h"
 
@@ -57,7 +58,7 @@ __device__ inline T load(const T* address) {
   return *address;
 }
 template <typename T>
-__device__ inline void store(T* address, T value) {
+__device__ inline void store(T* address, std::type_identity_t<T> value) {
   *address = value;
 }
 template <typename T>
@@ -78,13 +79,20 @@ __device__ inline void store_vector_streamed(T* address, const Vector<T>& values
   __stcs(reinterpret_cast<int4*>(address), reinterpret_cast<const int4&>(values));
 }
 
+// Of integers, whose sums have no order. Returns what was there.
+__device__ inline std::int32_t atomic_add(std::int32_t* address, std::int32_t value) {
+  return atomicAdd(address, value);
+}
+
 // Shared memory of the block, as much as the launch states; contents are undefined at the start.
 template <typename T>
 class SharedArray {
  public:
   __device__ explicit SharedArray(T* data) : data_(data) {}
   __device__ T& operator[](std::int64_t i) const { return data_[i]; }
-  __device__ T* data() const { return data_; }
+  __device__ SharedArray part(std::int64_t first, std::int64_t /*elements*/) const {
+    return SharedArray(data_ + first);
+  }
 
  private:
   T* data_;

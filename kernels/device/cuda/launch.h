@@ -9,19 +9,7 @@
 
 #include <cuda_runtime_api.h>
 
-#include <cstdint>
-
-namespace strata::cuda {
-
-struct LaunchSize {
-  std::int64_t blocks_x = 1;
-  std::int64_t blocks_y = 1;
-  std::int64_t blocks_z = 1;
-  int threads = 256;              // of a block: whole warps
-  std::int64_t shared_bytes = 0;  // of a block; above 48 KiB it is asked for
-};
-
-}  // namespace strata::cuda
+#include "kernels/device/cuda/launch_size.h"
 
 #ifdef STRATA_CUDA_SIM
 #include "cuda_sim/launch.h"

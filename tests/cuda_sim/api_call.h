@@ -1,0 +1,38 @@
+// What every function of the simulated runtime does: fails where the device has failed or a fault
+// is planted, refuses calls from host functions, and keeps the error for cudaGetLastError().
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+namespace strata::cuda_sim {
+
+cudaError_t before_call(const char* function);
+cudaError_t after_call(const char* function, cudaError_t error);
+
+template <typename Body>
+cudaError_t api_call(const char* function, Body body) {
+  cudaError_t error = before_call(function);
+  if (error == cudaSuccess) error = body();
+  return after_call(function, error);
+}
+
+// The error of the failed device, or success.
+cudaError_t device_error();
+
+void fail_device(cudaError_t error);
+void mend_device();
+
+// This thread runs a host function while it lives: it must not call the runtime.
+class InHostFunction {
+ public:
+  InHostFunction();
+  ~InHostFunction();
+  InHostFunction(const InHostFunction&) = delete;
+  InHostFunction& operator=(const InHostFunction&) = delete;
+};
+
+// Reports an error that a call returned and that nobody took with cudaGetLastError(): for when the
+// device's memory is freed.
+void report_unseen_error();
+
+}  // namespace strata::cuda_sim

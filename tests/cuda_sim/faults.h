@@ -1,0 +1,26 @@
+// Planted faults of the simulated device. Thread-safe; plant them while no other thread is calling.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <string>
+
+namespace strata::cuda_sim {
+
+// The nth call from now (1: the next) of a function, by its name, returns `error` (of the
+// function's own type) and does nothing. A launch is cudaLaunchKernelExC, as on hardware.
+void fail_call(std::string function, int nth, int error);
+
+// The nth piece of work (kernel, copy, fill) that any stream begins from now on fails, and with it
+// the device: as an illegal access of a kernel does.
+void fail_work(int nth, cudaError_t error);
+
+// No fault is planted and the device works. For the end of a test: hardware needs a new process.
+void mend();
+
+// For the simulated functions: the planted error of this call, or 0.
+int take_call_fault(const char* function);
+// Of the work that begins now.
+cudaError_t take_work_fault();
+
+}  // namespace strata::cuda_sim

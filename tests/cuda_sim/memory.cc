@@ -1,0 +1,245 @@
+#include "cuda_sim/memory.h"
+
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <mutex>
+
+#include "cuda_sim/fiber.h"
+#include "cuda_sim/report.h"
+#include "kernels/base/bytes.h"
+
+namespace strata::cuda_sim {
+namespace {
+
+constexpr std::int64_t kSlabBytes = std::int64_t{2} << 20;  // allocations begin at multiples
+constexpr std::int64_t kFreshBytes = std::int64_t{16} << 20;
+constexpr int kFresh = 0xFF;
+
+void* device_address(std::int64_t offset) { return reinterpret_cast<void*>(kBase + offset); }
+void* bytes_address(std::int64_t offset) {
+  return reinterpret_cast<void*>(kBase + kBytesOffset + offset);
+}
+std::int64_t offset_of(const void* address) {
+  return static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(address) - kBase);
+}
+
+void map_at(void* address, std::int64_t bytes, int protection, int flags, int file) {
+  void* const got = ::mmap(address, bytes, protection, flags | MAP_PRIVATE, file, 0);
+  if (got != address) report("mmap of the simulated device's memory: {}", std::strerror(errno));
+}
+
+// Which of [begin, begin + bytes) may be accessed: all of it, or none.
+void mark(std::int64_t begin, std::int64_t bytes, bool live) {
+  for (std::int64_t at = begin; at < begin + bytes; at += kGranuleBytes) {
+    const auto here = std::min<std::int64_t>(kGranuleBytes, begin + bytes - at);
+    granules()[at / kGranuleBytes].store(live ? here : 0, std::memory_order_relaxed);
+  }
+}
+
+struct sigaction outer_handler;
+
+void on_fault(int signal, siginfo_t* info, void*) {
+  if (is_device_address(info->si_addr)) {
+    report(
+        "host access to device memory at {}: device addresses are read and written by kernels "
+        "through load() and store(), and by copies",
+        info->si_addr);
+  }
+  if (is_stack_guard(info->si_addr)) {
+    report("the stack of a simulated thread is full: {} bytes", kFiberStackBytes);
+  }
+  ::sigaction(signal, &outer_handler, nullptr);  // the access is made again
+}
+
+class Memory {
+ public:
+  Memory() {
+    map_at(device_address(0), kSpanBytes * 2, PROT_NONE, kReserve, -1);
+    map_at(granules(), kSpanBytes / kGranuleBytes * sizeof(Granule), PROT_READ | PROT_WRITE,
+           kReserve, -1);
+    struct sigaction handler = {};
+    handler.sa_sigaction = &on_fault;
+    handler.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
+    ::sigaction(SIGSEGV, &handler, &outer_handler);
+  }
+
+  void* allocate(std::int64_t bytes) {
+    const std::lock_guard lock(mutex_);
+    const std::int64_t slab_bytes = round_up(bytes, kSlabBytes);
+    if (bytes > free_bytes_locked()) return nullptr;
+    const std::int64_t begin = find_room(slab_bytes);
+    const int fresh = fresh_file();
+    for (std::int64_t at = 0; at < slab_bytes; at += kFreshBytes) {
+      map_at(bytes_address(begin + at), std::min(kFreshBytes, slab_bytes - at),
+             PROT_READ | PROT_WRITE, MAP_FIXED | MAP_NORESERVE, fresh);
+    }
+    mark(begin, bytes, true);
+    allocations_[begin] = {bytes, false, {}};
+    next_ = begin + slab_bytes;
+    held_bytes_ += bytes;
+    return device_address(begin);
+  }
+
+  bool free(void* address) {
+    const std::lock_guard lock(mutex_);
+    const auto found = allocations_.find(offset_of(address));
+    if (found == allocations_.end()) return false;
+    const auto& [begin, allocation] = *found;
+    mark(begin, allocation.bytes, false);
+    map_at(bytes_address(begin), round_up(allocation.bytes, kSlabBytes), PROT_NONE,
+           MAP_FIXED | MAP_NORESERVE | MAP_ANONYMOUS, -1);
+    held_bytes_ -= allocation.bytes;
+    allocations_.erase(found);
+    return true;
+  }
+
+  std::int64_t free_bytes() {
+    const std::lock_guard lock(mutex_);
+    return free_bytes_locked();
+  }
+
+  void piece_allocated(std::int64_t begin, std::int64_t bytes) {
+    const std::lock_guard lock(mutex_);
+    auto& [allocation_begin, allocation] = *containing(begin, bytes);
+    if (!allocation.in_pieces) mark(allocation_begin, allocation.bytes, false);
+    allocation.in_pieces = true;
+    mark(begin, bytes, true);
+    allocation.pieces[begin] = bytes;
+  }
+
+  void piece_freed(std::int64_t begin, std::int64_t bytes) {
+    const std::lock_guard lock(mutex_);
+    auto& pieces = containing(begin, bytes)->second.pieces;
+    const auto piece = pieces.find(begin);
+    if (piece == pieces.end() || piece->second != bytes) {
+      report("{} bytes at {} are given back, and were not handed out", bytes,
+             device_address(begin));
+    }
+    pieces.erase(piece);
+    mark(begin, bytes, false);
+    std::memset(bytes_address(begin), kFresh, bytes);
+  }
+
+  // Of a device address, for reports.
+  std::string describe(std::int64_t offset) {
+    const std::unique_lock lock(mutex_, std::try_to_lock);
+    if (!lock.owns_lock()) return "device memory";
+    const auto after = allocations_.upper_bound(offset);
+    if (after == allocations_.begin()) return "device memory that was never allocated";
+    const auto& [begin, allocation] = *std::prev(after);
+    if (!allocation.in_pieces) return describe(offset, begin, allocation.bytes, "an allocation");
+    const auto piece_after = allocation.pieces.upper_bound(offset);
+    if (piece_after == allocation.pieces.begin()) return "device memory that is not handed out";
+    return describe(offset, std::prev(piece_after)->first, std::prev(piece_after)->second,
+                    "a buffer");
+  }
+
+ private:
+  static constexpr int kReserve = MAP_FIXED_NOREPLACE | MAP_NORESERVE | MAP_ANONYMOUS;
+
+  struct Allocation {
+    std::int64_t bytes;
+    bool in_pieces;
+    std::map<std::int64_t, std::int64_t> pieces;  // bytes by offset
+  };
+
+  static std::string describe(std::int64_t offset, std::int64_t begin, std::int64_t bytes,
+                              const char* what) {
+    return fmt::format("byte {} of {} of {} bytes{}", offset - begin, what, bytes,
+                       offset - begin < bytes ? "" : ", freed or never handed out there");
+  }
+
+  std::int64_t free_bytes_locked() const { return kTotalBytes - kContextBytes - held_bytes_; }
+
+  // Behind the last allocation, so that addresses of freed memory come back late.
+  std::int64_t find_room(std::int64_t bytes) const {
+    std::int64_t begin = next_ + bytes <= static_cast<std::int64_t>(kSpanBytes) ? next_ : 0;
+    for (const auto& [other, allocation] : allocations_) {
+      const std::int64_t other_end = other + round_up(allocation.bytes, kSlabBytes);
+      if (begin < other_end && other < begin + bytes) begin = other_end;
+    }
+    if (begin + bytes > static_cast<std::int64_t>(kSpanBytes)) report("no addresses are left");
+    return begin;
+  }
+
+  std::map<std::int64_t, Allocation>::iterator containing(std::int64_t begin, std::int64_t bytes) {
+    auto found = allocations_.upper_bound(begin);
+    if (found == allocations_.begin() || bytes <= 0 || begin % kGranuleBytes != 0 ||
+        begin + bytes > (--found)->first + found->second.bytes) {
+      report("{} bytes at {} are not a piece of an allocation", bytes, device_address(begin));
+    }
+    return found;
+  }
+
+  // Mapped copy-on-write, so that memory which is never touched costs nothing.
+  static int fresh_file() {
+    static const int file = [] {
+      const int made = ::memfd_create("fresh device memory", MFD_CLOEXEC);
+      const std::string pattern(kFreshBytes, static_cast<char>(kFresh));
+      if (::write(made, pattern.data(), pattern.size()) != kFreshBytes) {
+        report("memfd of {} bytes: {}", kFreshBytes, std::strerror(errno));
+      }
+      return made;
+    }();
+    return file;
+  }
+
+  std::mutex mutex_;
+  std::map<std::int64_t, Allocation> allocations_;  // by offset
+  std::int64_t next_ = 0;
+  std::int64_t held_bytes_ = 0;
+};
+
+Memory& memory() {
+  static Memory* const instance = new Memory;  // outlives every thread
+  return *instance;
+}
+
+}  // namespace
+
+void refuse_access(const void* address, std::uintptr_t bytes, Access access) {
+  const char* const verb = access == Access::read ? "read" : "write";
+  if (!is_device_address(address)) {
+    report("{} of {} bytes at {}: not a device address", verb, bytes, address);
+  }
+  if (bytes <= kGranuleBytes && reinterpret_cast<std::uintptr_t>(address) % bytes != 0) {
+    report("misaligned {} of {} bytes at {}", verb, bytes, address);
+  }
+  report("{} of {} bytes at {}: {}", verb, bytes, address, memory().describe(offset_of(address)));
+}
+
+void* checked_range(const void* address, std::int64_t bytes, Access access) {
+  const std::int64_t begin = offset_of(address);
+  const std::int64_t end = begin + bytes;
+  if (!is_device_address(address) || bytes < 0 || end > static_cast<std::int64_t>(kSpanBytes)) {
+    refuse_access(address, bytes, access);
+  }
+  for (std::int64_t at = begin; at < end;) {
+    const std::int64_t granule = at / kGranuleBytes;
+    const std::int64_t granule_end = std::min<std::int64_t>(end, (granule + 1) * kGranuleBytes);
+    if (granule_end - granule * static_cast<std::int64_t>(kGranuleBytes) >
+        granules()[granule].load(std::memory_order_relaxed)) {
+      report("{} of {} bytes at {}, at {}: {}", access == Access::read ? "read" : "write", bytes,
+             address, device_address(at), memory().describe(at));
+    }
+    at = granule_end;
+  }
+  return bytes_address(begin);
+}
+
+void* allocate(std::int64_t bytes) { return memory().allocate(bytes); }
+bool free(void* address) { return memory().free(address); }
+std::int64_t free_bytes() { return memory().free_bytes(); }
+void piece_allocated(void* address, std::int64_t bytes) {
+  memory().piece_allocated(offset_of(address), bytes);
+}
+void piece_freed(void* address, std::int64_t bytes) {
+  memory().piece_freed(offset_of(address), bytes);
+}
+
+}  // namespace strata::cuda_sim
