@@ -50,6 +50,12 @@ class CommError : public Error {
   using Error::Error;
 };
 
+// A call of CUDA failed; names the call, and the error's name and text.
+class CudaError : public Error {
+ public:
+  using Error::Error;
+};
+
 // Training cannot go on (a non-finite loss, a master outside its domain).
 class TrainingError : public Error {
  public:

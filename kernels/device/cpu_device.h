@@ -16,13 +16,13 @@
 #include <mutex>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "kernels/base/failure_latch.h"
 #include "kernels/base/task_thread.h"
 #include "kernels/base/trace.h"
 #include "kernels/base/worker_set.h"
 #include "kernels/device/device.h"
+#include "kernels/device/free_pieces.h"
 
 namespace strata {
 
@@ -124,12 +124,7 @@ class CpuDevice final : public Device {
   Tracer* tracer_;
   OpObserver* op_observer_ = nullptr;
   std::byte* arena_ = nullptr;
-  std::mutex mutex_;
-  struct Hole {
-    std::int64_t offset_bytes;
-    std::int64_t bytes;
-  };
-  std::vector<Hole> holes_;  // sorted by offset, merged
+  FreePieces free_;
 };
 
 template <typename Body>

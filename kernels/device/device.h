@@ -6,8 +6,8 @@
 //   Stream        work runs in the order it was enqueued; enqueueing does not wait for it
 //   Event         a point in a stream that other streams, or the host, wait for
 //
-// Two implementations: `cpu` (cpu_device.h: streams are threads, device memory is an arena) and, in
-// a later change, `cuda`. Host code never reads or writes device memory: it copies.
+// Two implementations: `cpu` (cpu_device.h: streams are threads, device memory is an arena) and
+// `cuda` (cuda/cuda_device.h). Host code never reads or writes device memory: it copies.
 //
 // Event semantics are CUDA's: wait(event) waits for the last record() enqueued before the wait();
 // waiting for an event that was never recorded does nothing. So whoever waits must have been told,
@@ -72,6 +72,12 @@ class DeviceBuffer {
 class PinnedBuffer {
  public:
   PinnedBuffer() = default;
+  PinnedBuffer(PinnedBuffer&&) noexcept = default;
+  PinnedBuffer& operator=(PinnedBuffer other) noexcept {
+    std::swap(memory_, other.memory_);
+    std::swap(registration_, other.registration_);
+    return *this;
+  }
   std::byte* data() const { return memory_.data(); }
   std::int64_t bytes() const { return memory_.bytes(); }
   AlignedSpan span() const { return memory_.span(); }
@@ -85,8 +91,10 @@ class PinnedBuffer {
 
  private:
   friend class Device;
-  explicit PinnedBuffer(AlignedBuffer memory) : memory_(std::move(memory)) {}
+  PinnedBuffer(AlignedBuffer memory, std::shared_ptr<void> registration)
+      : memory_(std::move(memory)), registration_(std::move(registration)) {}
   AlignedBuffer memory_;
+  std::shared_ptr<void> registration_;  // with the device's driver; ends before the memory does
 };
 
 class Event {
@@ -146,7 +154,10 @@ class Device {
 
  protected:
   Device(std::int64_t device_memory_bytes, Budget& host_budget);
-  static PinnedBuffer make_pinned(AlignedBuffer memory) { return PinnedBuffer(std::move(memory)); }
+  static PinnedBuffer make_pinned(AlignedBuffer memory,
+                                  std::shared_ptr<void> registration = nullptr) {
+    return {std::move(memory), std::move(registration)};
+  }
   // By the derived destructor, first: the state may hold device buffers.
   void release_op_state() { op_state_.reset(); }
   friend class DeviceBuffer;

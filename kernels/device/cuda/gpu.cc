@@ -1,0 +1,46 @@
+#include "kernels/device/cuda/gpu.h"
+
+#include "kernels/base/error.h"
+#include "kernels/device/cuda/cuda_error.h"
+#include "kernels/device/cuda/gpu_context.h"
+
+namespace strata::cuda {
+
+int visible_gpus() {
+  int visible = 0;
+  const cudaError_t result = cudaGetDeviceCount(&visible);
+  if (result != cudaErrorNoDevice) check(result, "cudaGetDeviceCount");
+  if (visible == 0) {
+    (void)cudaGetLastError();
+    throw ConfigError("no NVIDIA GPU is visible (nvidia-smi, CUDA_VISIBLE_DEVICES)");
+  }
+  return visible;
+}
+
+int choose_gpu(int visible, int local_rank) {
+  if (visible == 1) return 0;
+  if (local_rank >= visible) {
+    throw_error<ConfigError>(
+        "rank {} of this machine has no GPU of its own: {} are visible; start at most {} ranks "
+        "here, or check CUDA_VISIBLE_DEVICES",
+        local_rank, visible, visible);
+  }
+  return local_rank;
+}
+
+Gpu open_gpu(int local_rank) {
+  Gpu gpu;
+  gpu.index = choose_gpu(visible_gpus(), local_rank);
+  gpu.context_bytes = make_context(gpu.index);
+  cudaDeviceProp properties;
+  check(cudaGetDeviceProperties(&properties, gpu.index), "cudaGetDeviceProperties");
+  gpu.name = properties.name;
+  std::size_t free_bytes = 0;
+  std::size_t memory_bytes = 0;
+  check(cudaMemGetInfo(&free_bytes, &memory_bytes), "cudaMemGetInfo");
+  gpu.free_bytes = static_cast<std::int64_t>(free_bytes);
+  gpu.memory_bytes = static_cast<std::int64_t>(memory_bytes);
+  return gpu;
+}
+
+}  // namespace strata::cuda

@@ -1,0 +1,41 @@
+#include "kernels/device/cuda/pinned_memory.h"
+
+#include "kernels/base/bytes.h"
+#include "kernels/base/error.h"
+#include "kernels/device/cuda/cuda_error.h"
+
+namespace strata::cuda {
+namespace {
+
+class Registration {
+ public:
+  Registration(int gpu, void* data) : gpu_(gpu), data_(data) {}
+  ~Registration() {  // an error here is one that the run has ended with
+    (void)cudaSetDevice(gpu_);
+    (void)cudaHostUnregister(data_);
+    (void)cudaGetLastError();
+  }
+  Registration(const Registration&) = delete;
+  Registration& operator=(const Registration&) = delete;
+
+ private:
+  int gpu_;
+  void* data_;
+};
+
+}  // namespace
+
+std::shared_ptr<void> register_pinned(int gpu, std::string_view tag, const AlignedBuffer& memory) {
+  if (memory.bytes() == 0) return nullptr;
+  const cudaError_t result = cudaHostRegister(
+      memory.data(), static_cast<std::size_t>(memory.bytes()), cudaHostRegisterDefault);
+  if (result == cudaSuccess) return std::make_shared<Registration>(gpu, memory.data());
+  (void)cudaGetLastError();
+  throw_error<CudaError>(
+      "host pinned memory: {} of {} ({} bytes) cannot be registered with CUDA: {} ({}); lower "
+      "--host-memory, or let the process lock more memory (ulimit -l)",
+      tag, format_bytes(memory.bytes()), memory.bytes(), cudaGetErrorString(result),
+      cudaGetErrorName(result));
+}
+
+}  // namespace strata::cuda
