@@ -6,15 +6,15 @@
 #include <cctype>
 #include <nlohmann/json.hpp>
 
+#include "engine/options/duration_text.h"
+
 namespace strata::engine {
 
 namespace {
 
 std::string row(const std::string& name, double forward_s, double backward_s) {
   if (forward_s == 0 && backward_s == 0) return "";
-  const auto cell = [](double seconds) {
-    return seconds == 0 ? "-" : fmt::format("{:.1f} ms", seconds * 1e3);
-  };
+  const auto cell = [](double seconds) { return seconds == 0 ? "-" : duration_text(seconds); };
   return fmt::format("{:<24}{:>12}{:>12}\n", name, cell(forward_s), cell(backward_s));
 }
 
@@ -56,11 +56,11 @@ std::string bound_table(const StepCost& cost) {
     }
   }
   text += row("longest", forward.bound_s(), backward.bound_s());
-  text += fmt::format("bound {:.1f} ms a step, limited by {}", cost.bound_s() * 1e3,
+  text += fmt::format("bound {} a step, limited by {}", duration_text(cost.bound_s()),
                       name_of(cost.limit()));
   if (cost.moved_nvme_s > 0) {
-    text += fmt::format("; {:.1f} ms of the drives' time moved to the other phase",
-                        cost.moved_nvme_s * 1e3);
+    text += fmt::format("; {} of the drives' time moved to the other phase",
+                        duration_text(cost.moved_nvme_s));
   }
   return text + '\n';
 }

@@ -7,16 +7,13 @@
 
 #include "engine/cost/cost_report.h"
 #include "engine/options/count_text.h"
+#include "engine/options/duration_text.h"
 
 namespace strata::engine {
 
 namespace {
 
 constexpr double kDayS = 86'400;
-
-double run_days(const MachineForecast& forecast, std::int64_t steps) {
-  return static_cast<double>(steps) * forecast.prediction.step_s / kDayS;
-}
 
 }  // namespace
 
@@ -29,13 +26,14 @@ MachineForecast forecast_on(const MachineDescription& machine, const RunSetup& s
 
 std::string forecast_text(const MachineForecast& forecast, std::int64_t steps) {
   const double step_s = forecast.prediction.step_s;
-  std::string text =
-      fmt::format("{}\nA step would take {:.3g} s, {:.2f} times its bound: {} tokens per second.\n",
-                  bound_table(forecast.cost), step_s, step_s / forecast.cost.bound_s(),
-                  with_separators(std::llround(forecast.tokens_per_s())));
+  std::string text = fmt::format(
+      "{}\nA step would take {}, {:.2f} x bound: {} tokens per second.\n",
+      bound_table(forecast.cost), duration_text(step_s), step_s / forecast.cost.bound_s(),
+      with_separators(std::llround(forecast.tokens_per_s())));
   if (steps > 0) {
-    text += fmt::format("{} of {} tokens would take {:.3g} days.\n", count_text(steps, "step"),
-                        with_separators(forecast.tokens_per_step), run_days(forecast, steps));
+    text += fmt::format("{} of {} tokens would take {}.\n", count_text(steps, "step"),
+                        with_separators(forecast.tokens_per_step),
+                        duration_text(static_cast<double>(steps) * step_s));
   }
   return text;
 }
@@ -44,7 +42,7 @@ nlohmann::json forecast_json(const MachineForecast& forecast, std::int64_t steps
   nlohmann::json json = {{"bound", bound_json(forecast.cost)},
                          {"step_s", forecast.prediction.step_s},
                          {"tokens_per_s", forecast.tokens_per_s()}};
-  if (steps > 0) json["run_days"] = run_days(forecast, steps);
+  if (steps > 0) json["run_days"] = static_cast<double>(steps) * forecast.prediction.step_s / kDayS;
   return json;
 }
 

@@ -8,12 +8,12 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "engine/options/duration_text.h"
 #include "engine/options/json_text.h"
 #include "engine/options/option_list.h"
 #include "engine/run/error_report.h"
 #include "engine/run/search_target.h"
 #include "engine/step/shared_text.h"
-#include "engine/tune/tune_report.h"
 #include "kernels/base/bytes.h"
 #include "kernels/base/machine.h"
 

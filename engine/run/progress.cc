@@ -11,6 +11,7 @@
 #include <string>
 #include <utility>
 
+#include "engine/options/duration_text.h"
 #include "engine/options/json_text.h"
 #include "engine/run/text_file.h"
 #include "kernels/base/bytes.h"
@@ -111,24 +112,15 @@ void Progress::format(const StepRecord& record) {
   append(line_, "  lr {:.2e}", record.lr);
   if (record.grad_norm) append(line_, "  norm {:.3g}", printable(*record.grad_norm));
   if (record.skipped) append(line_, "  skipped");
-  append(line_, "  {:.0f} tok/s  {:.0f} ms", record.tokens_per_s, 1e3 * record.step_s);
+  append(line_, "  {:.0f} tok/s  {}", record.tokens_per_s, duration_text(record.step_s));
   if (record.padding > 0) append(line_, "  {:.0f}% padding", 100 * record.padding);
-  if (record.bound_s > 0 && record.step_s > 0) {
-    append(line_, "  {:.0f}% of bound", 100 * record.bound_s / record.step_s);
+  if (record.bound_s > 0) {
+    append(line_, "  {:.2f} x bound", record.step_s / record.bound_s);
   }
-  append_time_left(record);
+  const std::int64_t steps_left = std::max<std::int64_t>(0, steps_ - record.step);
+  append(line_, "  left {}", duration_text(mean_step_s_ * static_cast<double>(steps_left)));
   append(line_, "  device {}  host {}  nvme {}", format_bytes(record.device_peak_bytes),
          format_bytes(record.host_peak_bytes), format_bytes(nvme_bytes_));
-}
-
-void Progress::append_time_left(const StepRecord& record) {
-  const auto left_s = std::llround(
-      mean_step_s_ * static_cast<double>(std::max<std::int64_t>(0, steps_ - record.step)));
-  if (left_s >= 3600) {
-    append(line_, "  left {}h{:02}m", left_s / 3600, left_s / 60 % 60);
-  } else {
-    append(line_, "  left {}m{:02}s", left_s / 60, left_s % 60);
-  }
 }
 
 // A line that wraps could not be overwritten.

@@ -44,7 +44,6 @@ class Progress {
  private:
   bool is_due(const StepRecord& record);
   void format(const StepRecord& record);
-  void append_time_left(const StepRecord& record);
   void cut_to_terminal_width();
 
   int descriptor_;

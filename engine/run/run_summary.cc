@@ -8,6 +8,7 @@
 
 #include "engine/cost/cost_report.h"
 #include "engine/options/count_text.h"
+#include "engine/options/duration_text.h"
 #include "engine/options/json_text.h"
 #include "kernels/base/bytes.h"
 #include "kernels/base/machine.h"
@@ -42,12 +43,12 @@ std::string losses_text(const RunSummary& summary) {
 // Padded steps have bounds of their own: the mean's is theirs.
 std::string step_text(const RunSummary& summary, const StepCost& bound) {
   const double mean_s = summary.mean_step_s();
-  if (mean_s == 0) return fmt::format("bound {:.1f} ms", bound.bound_s() * 1e3);
-  const std::string mean = fmt::format("{:.1f} ms on average", mean_s * 1e3);
-  if (summary.bounded_s == 0) return mean;
-  const double share = summary.bounds_s / summary.bounded_s;
-  return fmt::format("{}, {:.0f}% of bound ({:.1f} ms, limited by {})", mean, 100 * share,
-                     share * mean_s * 1e3, name_of(bound.limit()));
+  if (mean_s == 0) return fmt::format("bound {}", duration_text(bound.bound_s()));
+  const std::string mean = fmt::format("{} on average", duration_text(mean_s));
+  if (summary.bounds_s == 0) return mean;
+  const double ratio = summary.bounded_s / summary.bounds_s;
+  return fmt::format("{}, {:.2f} x bound ({}, limited by {})", mean, ratio,
+                     duration_text(mean_s / ratio), name_of(bound.limit()));
 }
 
 }  // namespace
@@ -94,13 +95,13 @@ std::string summary_text(const RunSummary& summary, const Budget& device, const 
       "  NVMe             {} held; {} read and {} written, start and evaluation included{}\n"
       "{}"
       "  step             {}\n"
-      "  time             {:.0f} s from the start for {}, evaluation and samples",
+      "  time             {} from the start for {}, evaluation and samples",
       losses_text(summary), committed, format_bytes(device.peak_bytes()),
       format_bytes(device.capacity_bytes()), whose, format_bytes(host.peak_bytes()),
       format_bytes(host.capacity_bytes()), whose, format_bytes(peak_resident_bytes()),
       format_bytes(summary.nvme_held_bytes), format_bytes(summary.nvme.read_bytes),
       format_bytes(summary.nvme.written_bytes), whose, ledger, step_text(summary, bound),
-      summary.wall_s, count_text(summary.trained(), "step"));
+      duration_text(summary.wall_s), count_text(summary.trained(), "step"));
 }
 
 }  // namespace strata::engine

@@ -8,7 +8,9 @@
 
 #include "engine/cost/cost_report.h"
 #include "engine/options/count_text.h"
+#include "engine/options/duration_text.h"
 #include "engine/options/option_help.h"
+#include "engine/options/wrapped_text.h"
 #include "engine/plan/plan_report.h"
 #include "engine/run/nvme_ledger.h"
 #include "engine/run/pretrained.h"
@@ -17,13 +19,18 @@ namespace strata::engine {
 
 namespace {
 
+constexpr std::size_t kIndent = 11;
+constexpr std::size_t kColumns = 100;
+
 // "label      line\n", further lines below the first.
-std::string labelled(std::string_view label, std::string_view lines) {
+std::string labelled(std::string_view label, std::string_view lines,
+                     std::size_t columns = kColumns) {
   std::string text;
   while (!lines.empty()) {
     const std::string_view line = lines.substr(0, lines.find('\n'));
     lines.remove_prefix(std::min(lines.size(), line.size() + 1));
-    text += fmt::format("{:<11}{}\n", text.empty() ? label : "", line);
+    text += fmt::format("{:<{}}", text.empty() ? label : "", kIndent);
+    append_wrapped(text, line, kIndent, columns);
   }
   return text;
 }
@@ -43,7 +50,7 @@ std::string durable_text(const RunSetup& setup, const DurableRun* durable) {
       setup.options.checkpoint_every.value_or(kDefaultCheckpointInterval);
   return text + fmt::format("a checkpoint every {} and at the end, in {}",
                             every.steps > 0 ? count_text(every.steps, "step")
-                                            : fmt::format("{} s", every.seconds),
+                                            : duration_text(every.seconds),
                             setup.options.run);
 }
 
@@ -70,7 +77,7 @@ void print_start(const StartReport& report) {
   text += labelled("writes", NvmeLedger(setup, data, session.volume()).forecast_text());
   text += labelled("left over", other_stores);
   text += labelled("durable", durable_text(setup, durable));
-  text += labelled("options", options_summary(setup.options));
+  text += labelled("options", options_summary(setup.options), std::string::npos);
   fmt::print("{}\n{}\n", text, plan_table(setup));
   std::fflush(stdout);
 }

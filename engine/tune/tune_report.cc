@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "engine/options/duration_text.h"
 #include "engine/tune/command_text.h"
 #include "kernels/base/bytes.h"
 
@@ -18,7 +19,6 @@ using offload::Tier;
 namespace {
 
 constexpr double kDayS = 86400;
-constexpr double kYearDays = 365.25;
 constexpr double kTokens = 1e9;  // of a run whose length is not known
 
 // Of one plan, derived.
@@ -142,16 +142,6 @@ double MeasuredSteps::median_s() const {
   std::sort(sorted.begin(), sorted.end());
   const std::size_t middle = sorted.size() / 2;
   return sorted.size() % 2 == 1 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
-}
-
-std::string duration_text(double seconds) {
-  const double days = seconds / kDayS;
-  if (days >= 2 * kYearDays) return fmt::format("{:.1f} years", days / kYearDays);
-  if (days >= 2) return fmt::format("{:.1f} days", days);
-  if (seconds >= 2 * 3600) return fmt::format("{:.1f} h", seconds / 3600);
-  if (seconds >= 120) return fmt::format("{:.1f} min", seconds / 60);
-  if (seconds >= 1) return fmt::format("{:.2f} s", seconds);
-  return fmt::format("{:.1f} ms", 1e3 * seconds);
 }
 
 std::string tune_text(const TuneReport& report) {

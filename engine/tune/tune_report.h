@@ -31,7 +31,4 @@ struct TuneReport {
 std::string tune_text(const TuneReport& report);
 nlohmann::json tune_json(const TuneReport& report);
 
-// "3.5 days", "2.5 h", "41.20 s"
-std::string duration_text(double seconds);
-
 }  // namespace strata::engine

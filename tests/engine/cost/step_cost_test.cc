@@ -285,12 +285,12 @@ TEST(CostReport, TableAndJsonSayTheSame) {
   cost.moved_nvme_s = 0.0625;
   EXPECT_EQ(bound_table(cost),
             "time of a step, at least     forward    backward\n"
-            "  cores                     250.0 ms   2125.0 ms\n"
-            "    matmul                  250.0 ms   2000.0 ms\n"
-            "    I/O                            -    125.0 ms\n"
-            "  NVMe                      500.0 ms   1000.0 ms\n"
-            "longest                     500.0 ms   2125.0 ms\n"
-            "bound 2562.5 ms a step, limited by cores; 62.5 ms of the drives' time moved to the "
+            "  cores                       250 ms      2.12 s\n"
+            "    matmul                    250 ms      2.00 s\n"
+            "    I/O                            -      125 ms\n"
+            "  NVMe                        500 ms      1.00 s\n"
+            "longest                       500 ms      2.12 s\n"
+            "bound 2.56 s a step, limited by cores; 62.5 ms of the drives' time moved to the "
             "other phase\n");
   const nlohmann::json json = bound_json(cost);
   EXPECT_EQ(json["seconds"], 2.5625);

@@ -88,8 +88,8 @@ TEST(Progress, APlainLineSaysEverything) {
   record.val_loss = 2.5;
   progress.show(record);
   EXPECT_EQ(out.read_all(),
-            "step 1/1001  loss 3.1416  val 2.5000  lr 3.00e-04  norm 1.5  12345 tok/s  4000 ms  "
-            "50% of bound  left 1h06m  device 512 MiB  host 1 GiB  nvme 3 GiB\n");
+            "step 1/1001  loss 3.1416  val 2.5000  lr 3.00e-04  norm 1.5  12345 tok/s  4.00 s  "
+            "2.00 x bound  left 66.7 min  device 512 MiB  host 1 GiB  nvme 3 GiB\n");
 }
 
 TEST(Progress, WhatIsNoNumberHasNoSign) {
@@ -111,7 +111,7 @@ TEST(Progress, PaddingAndStepsWithoutTargetsAreShown) {
   StepRecord record = record_of(1, 1);
   record.padding = 0.254;
   progress.show(record);
-  EXPECT_PRED2(mentions, out.read_all(), "1000 ms  25% padding");
+  EXPECT_PRED2(mentions, out.read_all(), "1.00 s  25% padding");
   record.targets = 0;
   record.loss = std::nan("");
   record.skipped = true;

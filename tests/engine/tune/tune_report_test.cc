@@ -97,14 +97,5 @@ TEST(CommandText, QuotesWhatAShellWouldChange) {
   EXPECT_FALSE(mentions(text, "--json")) << text;
 }
 
-TEST(DurationText, HasTheUnitThatReadsBest) {
-  EXPECT_EQ(engine::duration_text(0.0123), "12.3 ms");
-  EXPECT_EQ(engine::duration_text(41.2), "41.20 s");
-  EXPECT_EQ(engine::duration_text(600), "10.0 min");
-  EXPECT_EQ(engine::duration_text(3 * 3600), "3.0 h");
-  EXPECT_EQ(engine::duration_text(86400 * 10), "10.0 days");
-  EXPECT_EQ(engine::duration_text(86400 * 365.25 * 3), "3.0 years");
-}
-
 }  // namespace
 }  // namespace strata::test
