@@ -20,6 +20,31 @@ namespace {
   throw_error<IoError>("{} {}: {}", operation, path, errno_text(errno));
 }
 
+void require_regular(std::string_view operation, const std::string& path,
+                     const struct stat& status) {
+  if (S_ISREG(status.st_mode)) return;
+  throw_error<IoError>("{} {}: {}", operation, path,
+                       S_ISDIR(status.st_mode) ? errno_text(EISDIR) : "it is no regular file");
+}
+
+// The file that a replacement of `path` puts in place: where links lead. What is there and is no
+// regular file, a device say, must not give way to one.
+std::string target_of(const std::string& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) == 0) {
+    require_regular("replace", path, status);
+    return std::filesystem::canonical(path).string();
+  }
+  if (::lstat(path.c_str(), &status) == 0) throw_refused("follow the link", path);
+  return path;
+}
+
+// Not open, with errno, where that fails. Never opens what is there, a pipe say.
+FileDescriptor create_anew(const std::string& path) {
+  if (::unlink(path.c_str()) != 0 && errno == EISDIR) throw_refused("remove", path);
+  return FileDescriptor(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+}
+
 }  // namespace
 
 FileDescriptor open_plain_file(const std::string& path) {
@@ -30,10 +55,7 @@ FileDescriptor open_plain_file(const std::string& path) {
   }
   struct stat status {};
   if (::fstat(file.get(), &status) != 0) throw_refused("look at", path);
-  if (!S_ISREG(status.st_mode)) {
-    throw_error<IoError>("read {}: {}", path,
-                         S_ISDIR(status.st_mode) ? errno_text(EISDIR) : "it is no regular file");
-  }
+  require_regular("read", path, status);
   return file;
 }
 
@@ -64,24 +86,23 @@ void write_fully(int descriptor, std::string_view text, std::string_view name) {
 
 FileReplacement::FileReplacement(std::string path)
     : path_(std::move(path)),
-      unfinished_path_(path_ + std::string(kUnfinishedSuffix)),
-      file_(::open(unfinished_path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) {
-  if (!file_.is_open()) throw_refused("create", unfinished_path_);
+      target_(target_of(path_)),
+      unfinished_path_(target_ + std::string(kUnfinishedSuffix)),
+      file_(create_anew(unfinished_path_)) {
+  if (!file_.is_open()) throw_refused("create", path_);
 }
 
 FileReplacement::~FileReplacement() {
   if (!unfinished_path_.empty()) ::unlink(unfinished_path_.c_str());
 }
 
-void FileReplacement::write(std::string_view text) {
-  write_fully(file_.get(), text, unfinished_path_);
-}
+void FileReplacement::write(std::string_view text) { write_fully(file_.get(), text, path_); }
 
 void FileReplacement::finish() {
-  if (::fsync(file_.get()) != 0) throw_refused("flush", unfinished_path_);
-  if (::rename(unfinished_path_.c_str(), path_.c_str()) != 0) throw_refused("replace", path_);
+  if (::fsync(file_.get()) != 0) throw_refused("flush", path_);
+  if (::rename(unfinished_path_.c_str(), target_.c_str()) != 0) throw_refused("replace", path_);
   unfinished_path_.clear();
-  const std::string directory = std::filesystem::path(path_).parent_path().string();
+  const std::string directory = std::filesystem::path(target_).parent_path().string();
   flush_directory(directory.empty() ? "." : directory);
 }
 

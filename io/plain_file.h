@@ -25,7 +25,8 @@ void write_fully(int descriptor, std::string_view text, std::string_view name);
 //   begun ──write()…──▶ begun ──finish()──▶ in place, durably        (destroyed before: removed)
 //
 // After a crash at any moment the file is there as it was before, or complete; and perhaps
-// PATH.new, which the next replacement overwrites.
+// PATH.new, which the next replacement removes. Links are followed; what is there and is no regular
+// file is refused.
 class FileReplacement {
  public:
   // Throws IoError, as the others do.
@@ -39,6 +40,7 @@ class FileReplacement {
 
  private:
   std::string path_;
+  std::string target_;           // where links at path_ lead
   std::string unfinished_path_;  // empty: in place
   FileDescriptor file_;
 };

@@ -82,12 +82,46 @@ TEST(ReplaceFile, ReadersOfTheOldFileKeepIt) {
 TEST(ReplaceFile, AFailureLeavesTheOldFileAndNamesThePath) {
   const TemporaryFolder folder;
   EXPECT_PRED2(mentions, error_text<IoError>([&] { replace_file(folder.path("no/a"), "text"); }),
-               "create " + folder.path("no/a.new") + ": No such file");
-  folder.make_folder("taken");
-  folder.make_folder("taken/inside");
-  EXPECT_PRED2(mentions, error_text<IoError>([&] { replace_file(folder.path("taken"), "text"); }),
-               "replace " + folder.path("taken"));
-  EXPECT_FALSE(std::filesystem::exists(folder.path("taken.new")));
+               "create " + folder.path("no/a") + ": No such file");
+  folder.make_folder("a.new");
+  EXPECT_PRED2(mentions, error_text<IoError>([&] { replace_file(folder.path("a"), "text"); }),
+               "remove " + folder.path("a.new") + ": Is a directory");
+}
+
+TEST(ReplaceFile, FollowsALinkToItsFile) {
+  const TemporaryFolder folder;
+  folder.make_folder("elsewhere");
+  std::ofstream(folder.path("elsewhere/file")) << "old";
+  std::filesystem::create_symlink("elsewhere/file", folder.path("link"));
+  replace_file(folder.path("link"), "new");
+  EXPECT_TRUE(std::filesystem::is_symlink(folder.path("link")));
+  EXPECT_EQ(contents_of(folder.path("elsewhere/file")), "new");
+  std::filesystem::remove(folder.path("elsewhere/file"));
+  EXPECT_PRED2(mentions, error_text<IoError>([&] { replace_file(folder.path("link"), "text"); }),
+               "follow the link " + folder.path("link") + ": No such file");
+}
+
+TEST(ReplaceFile, WhatIsNoRegularFileStays) {
+  const TemporaryFolder folder;
+  folder.make_folder("folder");
+  EXPECT_PRED2(mentions, error_text<IoError>([&] { replace_file(folder.path("folder"), "text"); }),
+               "replace " + folder.path("folder") + ": Is a directory");
+  ASSERT_EQ(::mkfifo(folder.path("pipe").c_str(), 0600), 0);
+  std::filesystem::create_symlink("pipe", folder.path("link"));
+  for (const char* const name : {"pipe", "link"}) {
+    EXPECT_PRED2(mentions, error_text<IoError>([&] { replace_file(folder.path(name), "text"); }),
+                 "replace " + folder.path(name) + ": it is no regular file");
+  }
+  EXPECT_TRUE(std::filesystem::is_fifo(folder.path("pipe")));
+  EXPECT_EQ(files_in(folder), 3);
+}
+
+TEST(ReplaceFile, APipeUnderTheUnfinishedNameIsNotWaitedFor) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(::mkfifo(folder.path("a.new").c_str(), 0600), 0);
+  replace_file(folder.path("a"), "text");
+  EXPECT_EQ(contents_of(folder.path("a")), "text");
+  EXPECT_EQ(files_in(folder), 1);
 }
 
 TEST(WriteFully, NamesTheFileThatIsFull) {
