@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "engine/options/duration_text.h"
+#include "engine/options/wrapped_text.h"
 #include "engine/profile/profile_json.h"
 
 namespace strata::engine {
@@ -13,6 +15,7 @@ namespace {
 // From this share of a step on, something is what the step waits for.
 constexpr double kLimitingShare = 0.85;
 constexpr double kShownShare = 0.0005;
+constexpr std::size_t kColumns = 100;  // of a terminal
 
 double share(std::int64_t ns, const StepProfile& profile) {
   return profile.wall_ns > 0 ? static_cast<double>(ns) / static_cast<double>(profile.wall_ns) : 0;
@@ -61,13 +64,13 @@ std::string limit_text(const StepProfile& profile) {
   }
   std::string text = "limited by no resource alone:";
   for (const RowTimes& times : profile.rows) {
-    if (!is_resource(times)) continue;
+    if (!is_resource(times) || !is_shown(times, profile)) continue;
     const Idle reason = main_reason(times);
     text += fmt::format("{} the {} at work {}%", text.back() == ':' ? "" : ";", times.row,
                         percent(share(times.work_ns(), profile)));
     if (reason != Idle::nothing) {
-      text += fmt::format(" and {}% idle for {}", percent(share(times.idle(reason), profile)),
-                          name_of(reason));
+      text += fmt::format(", waiting for {} {}%", name_of(reason),
+                          percent(share(times.idle(reason), profile)));
     }
   }
   return text;
@@ -82,7 +85,8 @@ std::string profile_table(const StepProfile& profile) {
     };
     if (std::any_of(profile.rows.begin(), profile.rows.end(), has_it)) reasons.push_back(reason);
   }
-  std::string text = fmt::format("  {:<11}{:>8}", "% of step", "work");
+  std::string text =
+      fmt::format("  {:<11}{:>8}  idle, waiting for\n{:21}", "% of step", "at work", "");
   for (const Idle reason : reasons) text += fmt::format("{:>9}", name_of(reason));
   text += '\n';
   for (const RowTimes& times : profile.rows) {
@@ -97,7 +101,10 @@ std::string profile_table(const StepProfile& profile) {
   for (const RowTimes& times : profile.rows) {
     if (times.row != "compute" && !is_resource(times)) continue;
     const std::string work = work_text(times, profile, 12);
-    if (!work.empty()) text += fmt::format("  work of {}: {}\n", times.row, work);
+    if (work.empty()) continue;
+    const std::string label = fmt::format("  work of {}: ", times.row);
+    text += label;
+    append_wrapped(text, work, label.size(), kColumns);
   }
   if (profile.dropped_spans > 0) {
     text +=
@@ -109,14 +116,17 @@ std::string profile_table(const StepProfile& profile) {
 std::string profile_text(const KeptSteps& steps) {
   if (steps.added() == 0) return "\nprofile: no step was trained";
   const auto part = [](const char* which, const StepProfile& profile) {
-    return fmt::format("{} step ({}): {:.1f} ms\n{}", which, profile.step,
-                       static_cast<double>(profile.wall_ns) * 1e-6, profile_table(profile));
+    return fmt::format("{} step ({}): {}\n{}", which, profile.step,
+                       duration_text(static_cast<double>(profile.wall_ns) * 1e-9),
+                       profile_table(profile));
   };
   std::string text = "\nprofile\n" + part("median", steps.median().profile);
   if (steps.slowest().profile.step != steps.median().profile.step) {
     text += part("slowest", steps.slowest().profile);
   }
-  return text + limit_text(steps.median().profile);
+  append_wrapped(text, limit_text(steps.median().profile), 0, kColumns);
+  text.pop_back();
+  return text;
 }
 
 std::string profile_summary_json(const KeptSteps& steps) {

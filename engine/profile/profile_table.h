@@ -15,7 +15,7 @@ std::string limit_text(const StepProfile& profile);
 // Lines, each ended: rows of shares, and below them the work of the busiest by kind.
 std::string profile_table(const StepProfile& profile);
 
-// The median and the slowest step, and what limits the run.
+// The median and the slowest step, and what limits the run; the last line is not ended.
 std::string profile_text(const KeptSteps& steps);
 std::string profile_summary_json(const KeptSteps& steps);  // {"profile":{…}}, one line
 

@@ -81,6 +81,11 @@ ReportData read_report_data(const std::string& folder) {
   data.folder = folder;
   FolderReader reader(data);
   data.options = reader.object(kOptionsFile, "options");
+  if (data.options.is_object() && !data.options.contains("model")) {
+    throw_error<ConfigError>(
+        "{}: {} names no model, so it is of no run; name the folder of a run (--run of train)",
+        folder, kOptionsFile);
+  }
   data.plan = reader.object(kPlanFile, "plan and budgets");
   data.arithmetic = reader.object(kArithmeticFile, "facts of the machine's arithmetic");
   data.log = reader.lines(kLogFile, "curves of loss, learning rate, time and bytes");

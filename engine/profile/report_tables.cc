@@ -7,6 +7,8 @@
 #include <optional>
 #include <vector>
 
+#include "engine/options/count_text.h"
+#include "engine/options/duration_text.h"
 #include "engine/options/json_text.h"
 #include "engine/profile/span_meaning.h"
 #include "kernels/base/bytes.h"
@@ -86,7 +88,7 @@ std::string kinds_text(const json& work, double wall_s) {
 std::string shares_table(const json& profile) {
   const double wall_s = number_or_zero(json_at(profile, {"wall_s"}));
   const json rows = json_at(profile, {"rows"});
-  std::string text = "<table class=\"shares\"><tr><th>% of the step</th><th>work</th>";
+  std::string text = "<table class=\"shares\"><tr><th>% of the step</th><th>at work</th>";
   std::vector<const char*> reasons;
   for (int i = 0; i < kIdles; ++i) {
     const char* const reason = name_of(static_cast<Idle>(i));
@@ -119,6 +121,22 @@ std::string shares_table(const json& profile) {
 void add_fact(std::string& rows, std::string_view name, const json& value) {
   if (value.is_null() || value == "") return;
   rows += fmt::format("<tr><th>{}</th><td>{}</td></tr>\n", html(name), html_of(value));
+}
+
+// "host_memory_bytes": 4096 as "host memory": 4 KiB.
+void add_named_fact(std::string& rows, std::string name, const json& value) {
+  if (value.is_null()) return;
+  constexpr std::string_view kBytes = "_bytes";
+  const bool is_bytes = name.ends_with(kBytes);
+  if (is_bytes) name.resize(name.size() - kBytes.size());
+  std::ranges::replace(name, '_', ' ');
+  if (is_bytes) {
+    add_fact(rows, name, bytes_text(value));
+  } else if (value.is_number_integer()) {
+    add_fact(rows, name, with_separators(value.get<std::int64_t>()));
+  } else {
+    add_fact(rows, name, value);
+  }
 }
 
 std::string facts_table(const std::string& rows) {
@@ -166,16 +184,14 @@ json json_at(const json& json, std::initializer_list<const char*> path) {
 }
 
 std::string seconds_text(const json& seconds) {
-  if (!seconds.is_number()) return kNone;
-  const double s = seconds.get<double>();
-  return s < 1 ? fmt::format("{:.1f} ms", 1e3 * s) : fmt::format("{:.2f} s", s);
+  return seconds.is_number() ? duration_text(seconds.get<double>()) : kNone;
 }
 
 std::string subtitle(const ReportData& data) {
   std::string text = html_of(data.options.value("model", json("a model")));
   const json parameters = json_at(data.plan, {"parameters"});
-  if (parameters.is_number()) {
-    text += fmt::format(", {:.1f} M parameters", parameters.get<double>() / 1e6);
+  if (parameters.is_number_integer()) {
+    text += fmt::format(", {} parameters", with_separators(parameters.get<std::int64_t>()));
   }
   if (const json source = data.options.value("data", json()); source.is_string()) {
     text += " on " + html_of(source);
@@ -194,10 +210,10 @@ std::string tiles(const ReportData& data) {
   text += tile(number_text(newest(data, "loss"), "{:.4f}"), "newest loss");
   text += tile(number_text(newest(data, "val_loss"), "{:.4f}"), "newest validation loss");
   text += tile(seconds_text(step_s), "a step (median)");
-  text += tile(seconds_text(bound_s), "bound (median)");
+  text += tile(seconds_text(bound_s), "bound of a step (median)");
   if (step_s.is_number() && bound_s.is_number()) {
-    text += tile(fmt::format("{:.2f} ×", step_s.get<double>() / bound_s.get<double>()),
-                 "step against bound");
+    text += tile(fmt::format("{:.2f} x bound", step_s.get<double>() / bound_s.get<double>()),
+                 "a step (median)");
   }
   text += tile(number_text(median(data, "tokens_per_s"), "{:.0f}"), "tokens per second (median)");
   text += tile(bytes_text(newest(data, "nvme_read_bytes")), "read from NVMe in the newest step");
@@ -212,8 +228,8 @@ std::string where_time_went(const ReportData& data) {
   for (const char* const which : {"median", "slowest"}) {
     const json profile = json_at(data.timeline, {which, "profile"});
     text += fmt::format(
-        "<section class=\"wide\"><h2>Where the time of the {} step went <small>step {}, {}: work, "
-        "or idle and what for</small></h2>{}",
+        "<section class=\"wide\"><h2>Where the time of the {} step went <small>step {}, {}: at "
+        "work, or idle and waiting for what</small></h2>{}",
         which, html_of(json_at(profile, {"step"})), seconds_text(json_at(profile, {"wall_s"})),
         shares_table(profile));
     if (const json dropped = json_at(profile, {"dropped_spans"}); number_or_zero(dropped) > 0) {
@@ -231,19 +247,18 @@ std::string where_time_went(const ReportData& data) {
 std::string run_facts(const ReportData& data) {
   std::string run;
   add_fact(run, "folder", data.folder);
-  for (const char* const key :
-       {"parameters", "update", "passes", "activations", "prefetch", "world_size"}) {
-    add_fact(run, key, json_at(data.plan, {key}));
+  add_named_fact(run, "ranks", json_at(data.plan, {"world_size"}));
+  for (const char* const key : {"parameters", "update", "passes", "activations", "prefetch"}) {
+    add_named_fact(run, key, json_at(data.plan, {key}));
   }
   const json resolved = json_at(data.plan, {"resolved"});
-  for (const auto& [key, value] : resolved.items()) add_fact(run, key, value);
+  for (const auto& [key, value] : resolved.items()) add_named_fact(run, key, value);
   for (const char* const tier : {"device", "host", "nvme"}) {
-    const json planned = json_at(data.plan, {"tiers", tier, "total_bytes"});
-    if (planned.is_number()) add_fact(run, fmt::format("{} planned", tier), bytes_text(planned));
+    add_named_fact(run, fmt::format("{}_planned_bytes", tier),
+                   json_at(data.plan, {"tiers", tier, "total_bytes"}));
   }
-  for (const auto& [key, value] : data.arithmetic.items()) {
-    if (value.is_primitive()) add_fact(run, key, value);
-  }
+  add_fact(run, "matrix products", json_at(data.arithmetic, {"matmul_library"}));
+  add_fact(run, "their arithmetic", json_at(data.arithmetic, {"default"}));
   std::string options;
   for (const auto& [key, value] : data.options.items()) add_fact(options, key, value);
   return fmt::format(

@@ -289,7 +289,11 @@ const StepProfile& StepProfiler::profile(std::int64_t step, const Tracer::Recent
   for (std::size_t r = 0; r < rows_.size(); ++r) {
     Row& row = rows_[r];
     row.ns[static_cast<std::size_t>(row.state)] += end_ns - row.since_ns;
-    fill_times(profile_.rows[r], row);
+    RowTimes& times = profile_.rows[r];
+    fill_times(times, row);
+    if (r == 0 || r > drives_.size() || !times.work.empty()) continue;
+    times.idle_ns = {};  // of a drive without traffic
+    times.idle_ns[static_cast<std::size_t>(Idle::nothing)] = profile_.wall_ns;
   }
   return profile_;
 }

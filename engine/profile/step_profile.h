@@ -7,7 +7,8 @@
 // that moment: compute that waits for weights whose fetch waits for the drive waits for a read. A
 // row without a span has the reason of the row that gives it work. A drive works while a request is
 // in flight; in between it waits for what the first of the threads that feed it, in their order,
-// that is not without a task is doing. "cores" works while any row does that takes them.
+// that is not without a task is doing; one that works in none of the step has nothing to do.
+// "cores" works while any row does that takes them.
 //
 // What lies outside of the step is cut off. A span is known when it has ended: of one that reaches
 // into the next step, the part before counts as a time without a span.

@@ -115,8 +115,12 @@ TEST(ProfileTable, ShowsSharesAndWhatLimits) {
   EXPECT_PRED2(test::mentions, profile_table(profile), "3 spans of this step did not fit");
   profile.rows[1].work = {{"read", 500'000}};
   EXPECT_EQ(limit_text(profile),
-            "limited by no resource alone: the cores at work 40.0% and 60.0% idle for read; the "
-            "drive at work 50.0% and 10.0% idle for update");
+            "limited by no resource alone: the cores at work 40.0%, waiting for read 60.0%; the "
+            "drive at work 50.0%, waiting for update 10.0%");
+  profile.rows[1].work.clear();
+  profile.rows[1].idle_ns = {};
+  profile.rows[1].idle_ns[static_cast<std::size_t>(Idle::nothing)] = profile.wall_ns;
+  EXPECT_FALSE(test::mentions(limit_text(profile) + profile_table(profile), "drive"));
 }
 
 TEST(ProfileLine, IsOneObjectWithTotals) {

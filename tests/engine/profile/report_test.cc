@@ -59,6 +59,9 @@ TEST(Report, WhatIsNoRunIsRefused) {
                folder.path("none"));
   EXPECT_PRED2(mentions, error_text<ConfigError>([&] { read_report_data(folder.path()); }),
                "options.json is missing, so there is no run in it");
+  write(folder, "options.json", "{}");
+  EXPECT_PRED2(mentions, error_text<ConfigError>([&] { read_report_data(folder.path()); }),
+               "options.json names no model, so it is of no run");
 }
 
 // A run from before there were profiles, still writing its third line.
@@ -81,7 +84,7 @@ TEST(Report, WhatIsMissingIsSaid) {
 
 TEST(Report, DamageIsSaid) {
   const TemporaryFolder folder;
-  write(folder, "options.json", "{}");
+  write(folder, "options.json", R"({"model":"gpt2-124m"})");
   write(folder, "plan.json", "{\"tiers\":");
   write(folder, "log.jsonl", "{\"step\":1,\"loss\":2.5}\n0000\n{\"step\":2,\"loss\":2.25}\n");
   const ReportData data = read_report_data(folder.path());
@@ -114,7 +117,7 @@ TEST(Report, TextOfARunStaysText) {
 
 TEST(Report, NeedsNoNetwork) {
   const TemporaryFolder folder;
-  write(folder, "options.json", "{}");
+  write(folder, "options.json", R"({"model":"gpt2-124m"})");
   const std::string page = report_page(read_report_data(folder.path()));
   for (const char* const reference : {"http:", "https:", "src=", "href=", "url(", "import "}) {
     EXPECT_FALSE(mentions(page, reference)) << reference;

@@ -114,6 +114,16 @@ TEST(StepProfile, ADriveWorksWhileARequestIsInFlight) {
   expect_sums(profile);
 }
 
+TEST(StepProfile, ADriveWithoutTrafficWaitsForNothing) {
+  Spans spans({"nvme read", "nvme write", "nvme read", "nvme write", "fetch"});
+  spans.add("nvme read", "read", 0, 20);
+  spans.add("fetch", names::kWaitTurn, 20, 80);
+  const StepProfile& profile = spans.profile(0, 100);
+  EXPECT_EQ(idle(profile, "drive 1", Idle::compute), 60);
+  EXPECT_EQ(idle(profile, "drive 2", Idle::nothing), 100);
+  expect_sums(profile);
+}
+
 TEST(StepProfile, EveryDriveIsARow) {
   Spans spans({"nvme read", "nvme write"});
   Spans two({"nvme read", "nvme write", "nvme read", "nvme write"});
