@@ -1,0 +1,207 @@
+// What attention's kernels share: sizes of tiles, who sees whom, tiles of rows of one head, and
+// sums of a warp. Kernels are compiled for some head sizes, kDim; a head of another size is padded
+// with zeros in shared memory.
+#pragma once
+
+#include <algorithm>
+#include <climits>
+#include <cmath>
+#include <cstdint>
+
+#include "kernels/device/cuda/async_copy.h"
+#include "kernels/device/cuda/fragment.h"
+#include "kernels/device/cuda/launch.h"
+#include "kernels/ops/cuda/attention_call.h"
+
+namespace strata::ops::cuda {
+
+using namespace strata::cuda;  // NOLINT(google-build-using-namespace): kernel code
+
+// Rows of a tile, so that the four tiles of the backward leave every GPU since sm_80 its 99 KiB:
+// those that a block owns, 16 for each warp, and those that it takes at a time.
+template <typename T, int kDim>
+struct Tiles {
+  static constexpr int rows_in(int bytes) {
+    return std::min(64, bytes / (kDim * static_cast<int>(sizeof(T))));
+  }
+  static constexpr int kOwn = rows_in(32 * 1024);
+  static constexpr int kOther = rows_in(16 * 1024);
+  static constexpr int kThreads = kOwn / kFragment * kWarpThreads;
+  using Tile = SharedTile<T, kDim>;
+};
+
+// (B·rows, heads·D) in device memory.
+template <typename T>
+struct HeadRows {
+  T* data;
+  std::int64_t stride;
+
+  // Row 0 of one head of the sequence that begins at `row`.
+  __device__ HeadRows head(const AttentionCall& call, std::int64_t row, std::int64_t index) const {
+    return {data + row * stride + index * call.head_dim, stride};
+  }
+  // Whether its rows begin at multiples of a vector.
+  __device__ bool in_vectors() const {
+    return reinterpret_cast<std::uintptr_t>(data) % kVectorBytes == 0 &&
+           stride % Vector<T>::kElements == 0;
+  }
+};
+
+// How many of a vector's columns, from `col` on, are the head's; not above 0: none.
+template <typename T>
+__device__ inline int columns_from(int col, int head_dim) {
+  const int cols = head_dim - col;
+  return cols < Vector<T>::kElements ? cols : Vector<T>::kElements;
+}
+
+// A tile's rows become rows [first, first + rows) of a head, zeros from row `end` on and right of
+// the head's columns. Complete after async_wait() and a barrier.
+template <typename T, int kDim>
+__device__ inline void load_tile(const SharedTile<T, kDim>& tile, int rows,
+                                 const HeadRows<const T>& head, int first, int end, int head_dim) {
+  using Tile = SharedTile<T, kDim>;
+  const bool in_vectors = head.in_vectors();
+#pragma unroll 1
+  for (int i = thread_index(); i < rows * Tile::kVectors; i += block_threads()) {
+    const int row = i / Tile::kVectors;
+    const int vector = i % Tile::kVectors;
+    const int col = vector * Tile::kElements;
+    const T* const from = head.data + (first + row) * head.stride + col;
+    const int cols = first + row < end ? columns_from<T>(col, head_dim) : 0;
+    if (in_vectors && cols == Tile::kElements) {
+      copy_async(tile.vector(row, vector), from);
+      continue;
+    }
+    Vector<T> values = {};
+    for (int c = 0; c < cols; ++c) values.at[c] = load(from + c);
+    tile.vector(row, vector) = values;
+  }
+}
+
+// Of what a warp sums up, 16 rows × kCols.
+template <int kCols>
+struct WarpSums {
+  static constexpr int kFragments = kCols / kFragment;
+  SumFragment fragments[kFragments];
+};
+
+// sums += left · rightᵀ with 16 rows of `left` from `row` on, and every row of `right`.
+template <typename T, int kDim, int kCols>
+__device__ inline void multiply_by_rows(WarpSums<kCols>& sums, const SharedTile<T, kDim>& left,
+                                        int row, const SharedTile<T, kDim>& right, int head_dim) {
+#pragma unroll 2
+  for (int d = 0; d < head_dim; d += kDepth<T>) {
+    const LeftFragment<T> factor = load_left(left, row, d);
+#pragma unroll
+    for (int n = 0; n < WarpSums<kCols>::kFragments; ++n) {
+      multiply_add(sums.fragments[n], factor, load_right_of_rows(right, n * kFragment, d));
+    }
+  }
+}
+
+// sums += left · right, with `left` rounded to T and every row of `right`.
+template <typename T, int kDim, int kCols>
+__device__ inline void multiply_by_columns(WarpSums<kDim>& sums, const WarpSums<kCols>& left,
+                                           const SharedTile<T, kDim>& right, int head_dim) {
+#pragma unroll
+  for (int k = 0; k < kCols; k += kDepth<T>) {
+    const LeftFragment<T> factor = left_of<T>(left.fragments[k / kFragment], k % kFragment);
+#pragma unroll
+    for (int n = 0; n < WarpSums<kDim>::kFragments; ++n) {
+      if (n * kFragment >= head_dim) break;
+      multiply_add(sums.fragments[n], factor, load_right(right, k, n * kFragment));
+    }
+  }
+}
+
+// Rows of a head become a warp's sums, each times its factor: factors[0] for the row of entry 0,
+// [1] for that of entry 2. Through 16 rows of a tile that the warp alone uses.
+template <typename T, int kDim>
+__device__ inline void store_sums(const HeadRows<T>& head, int first, int end, int head_dim,
+                                  const WarpSums<kDim>& sums, const float (&factors)[2],
+                                  const SharedTile<T, kDim>& tile, int tile_row) {
+  using Tile = SharedTile<T, kDim>;
+  sync_warp();
+#pragma unroll
+  for (int n = 0; n < WarpSums<kDim>::kFragments; ++n) {
+#pragma unroll
+    for (int i = 0; i < SumFragment::kEntries; ++i) {
+      tile.element(tile_row + SumFragment::row(i), n * kFragment + SumFragment::column(i)) =
+          narrow<T>(sums.fragments[n].at[i] * factors[i / 2 % 2]);
+    }
+  }
+  sync_warp();
+  const bool in_vectors = head.in_vectors();
+  for (int i = lane_index(); i < kFragment * Tile::kVectors; i += kWarpThreads) {
+    const int row = i / Tile::kVectors;
+    const int col = i % Tile::kVectors * Tile::kElements;
+    const Vector<T> values = tile.vector(tile_row + row, i % Tile::kVectors);
+    T* const to = head.data + (first + row) * head.stride + col;
+    const int cols = first + row < end ? columns_from<T>(col, head_dim) : 0;
+    if (in_vectors && cols == Tile::kElements) {
+      store_vector(to, values);
+    } else {
+      for (int c = 0; c < cols; ++c) store(to + c, values.at[c]);
+    }
+  }
+}
+
+// The first key that a query sees; the last is the one at its own position.
+__device__ inline int first_visible_key(const AttentionCall& call, std::int64_t sequence,
+                                        int query) {
+  if (query >= call.tokens) return INT_MAX;
+  const int by_window = call.window == 0 ? 0 : call.past + query - call.window + 1;
+  const int by_document = call.document_starts == nullptr
+                              ? 0
+                              : load(call.document_starts + sequence * call.tokens + query);
+  return std::max(by_window, by_document);
+}
+
+// No query of [first, first + queries) sees a key before this one. By a whole warp.
+__device__ inline int first_visible_key(const AttentionCall& call, std::int64_t sequence, int first,
+                                        int queries) {
+  if (call.document_starts == nullptr) {
+    return std::max(0, first_visible_key(call, sequence, first));
+  }
+  int least = INT_MAX;
+  for (int i = lane_index(); i < queries; i += kWarpThreads) {
+    least = std::min(least, first_visible_key(call, sequence, first + i));
+  }
+  for (int lanes = kWarpThreads / 2; lanes > 0; lanes /= 2) {
+    least = std::min(least, shuffle_xor(least, lanes));
+  }
+  return std::max(0, least);
+}
+
+// Whether each of these queries sees each of these keys, which tiles without an edge need not ask
+// again.
+__device__ inline bool all_visible(const AttentionCall& call, int first_query, int queries,
+                                   int first_key, int keys) {
+  return call.document_starts == nullptr && first_query + queries <= call.tokens &&
+         first_key + keys - 1 <= call.past + first_query &&
+         (call.window == 0 || call.past + first_query + queries - call.window <= first_key);
+}
+
+template <typename T>
+HeadRows<T> head_rows(const Matrix& matrix) {
+  return {static_cast<T*>(matrix.data), matrix.stride};
+}
+
+// f.template operator()<T, kDim>() of the kernels for this type and head size.
+template <typename T, typename F>
+void with_head_dim(std::int64_t head_dim, const F& f) {
+  if (head_dim <= 32) return f.template operator()<T, 32>();
+  if (head_dim <= 64) return f.template operator()<T, 64>();
+  if (head_dim <= 128) return f.template operator()<T, 128>();
+  f.template operator()<T, 256>();
+}
+template <typename F>
+void with_kernels_for(Dtype dtype, std::int64_t head_dim, const F& f) {
+  if (dtype == Dtype::bf16) return with_head_dim<bf16>(head_dim, f);
+  with_head_dim<float>(head_dim, f);
+}
+
+inline constexpr float kLog2E = 1.4426950408889634f;
+inline constexpr float kLn2 = 0.6931471805599453f;
+
+}  // namespace strata::ops::cuda
