@@ -8,19 +8,15 @@ compared with each other; each has the median of its rounds.
 """
 import argparse
 import fnmatch
-import json
 import os
-import random
-import statistics
-import struct
-import subprocess
+import sys
 import tempfile
 from dataclasses import dataclass
 
-WARM_UP = 2  # the first step has no update in it, the second is the first with one
-ROUNDS = 3   # of a group of several cases
-VOCABULARY = 50257
-DRIVE = "--place weights=nvme,moments=nvme,gradients=nvme --activations nvme"
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
+from strata_bench import DRIVE, train, write_tokens
+
+ROUNDS = 3  # of a group of several cases
 HOST = "--place weights=host,moments=host,gradients=host --activations host"
 
 
@@ -57,34 +53,13 @@ GROUPS = [
 ]
 
 
-def write_tokens(path):
-    """llm.c's format: a header of 256 ints, then u16 ids."""
-    numbers = random.Random(1)
-    count = 1 << 18
-    with open(path, "wb") as file:
-        file.write(struct.pack("<256i", 20240520, 1, count, *([0] * 253)))
-        file.write(struct.pack(f"<{count}H", *(numbers.randrange(VOCABULARY) for _ in range(count))))
-
-
-def run(program, case, data, directory, steps):
-    """Median seconds of a step, its bound, and the run's summary."""
-    with tempfile.NamedTemporaryFile(suffix=".jsonl") as log:
-        drive = ["--nvme", directory] if case.drive else []
-        done = subprocess.run(
-            [program, "train", "--from-scratch", "--data", data, "--seq-len", "512", "--steps",
-             str(steps + WARM_UP), "--on-nonfinite", "stop", "--device", "cpu", "--log", log.name,
-             "--json", *drive, *case.options.split()], check=True, capture_output=True, text=True)
-        records = [json.loads(line) for line in open(log.name)][WARM_UP:]
-    summary = json.loads(done.stdout.splitlines()[-1])
-    return (statistics.median(r["step_s"] for r in records),
-            statistics.median(r["bound_s"] for r in records), summary)
-
-
 def measure(program, group, data, directory, steps):
     results = [[] for _ in group]
     for _ in range(ROUNDS if len(group) > 1 else 1):
         for case, found in zip(group, results):
-            found.append(run(program, case, data, directory, steps))
+            drive = ["--nvme", directory] if case.drive else []
+            found.append(train(program, data, steps,
+                               ["--on-nonfinite", "stop", *drive, *case.options.split()]))
     for case, found in zip(group, results):
         step, bound, summary = sorted(found, key=lambda r: r[0])[len(found) // 2]
         verdict = "" if step <= case.target * bound else f" (over {case.target})"

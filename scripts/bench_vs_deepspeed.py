@@ -17,27 +17,22 @@ import sys
 import tempfile
 import time
 
-from bench_out_of_core import DRIVE, VOCABULARY, write_tokens
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
+from strata_bench import DRIVE, TOKENS, VOCABULARY, train, write_tokens
 
-SEQUENCES, TOKENS = 4, 512
+SEQUENCES = 4
 SHAPES = {"gpt2-124m": (12, 768, 12), "gpt2-355m": (24, 1024, 16), "gpt2-774m": (36, 1280, 20)}
 MEMORY = {"gpt2-124m": "288MiB", "gpt2-355m": "384MiB", "gpt2-774m": "512MiB"}
 
 
 def ours(program, model, data, directory, threads, steps):
-    with tempfile.NamedTemporaryFile(suffix=".jsonl") as log:
-        done = subprocess.run(
-            [program, "train", "--model", model, "--from-scratch", "--data", data, "--seq-len",
-             str(TOKENS), "--global-batch", str(SEQUENCES), "--micro-batch", str(SEQUENCES),
-             "--steps", str(steps + 2), "--clip-norm", "1", "--grad-dtype", "bf16", "--threads",
-             str(threads), "--device", "cpu", "--device-memory", MEMORY[model], "--host-memory",
-             "512MiB", "--nvme", directory, "--log", log.name, "--json", *DRIVE.split()],
-            check=True, capture_output=True, text=True)
-        records = [json.loads(line) for line in open(log.name)][2:]
-    summary = json.loads(done.stdout.splitlines()[-1])
-    return {"step_s": statistics.median(r["step_s"] for r in records),
-            "bound_s": statistics.median(r["bound_s"] for r in records),
-            "rss": summary["resident_peak_bytes"], "complete": True}
+    step_s, bound_s, summary = train(
+        program, data, steps,
+        ["--model", model, "--global-batch", str(SEQUENCES), "--micro-batch", str(SEQUENCES),
+         "--clip-norm", "1", "--grad-dtype", "bf16", "--threads", str(threads), "--device-memory",
+         MEMORY[model], "--host-memory", "512MiB", "--nvme", directory, *DRIVE.split()])
+    return {"step_s": step_s, "bound_s": bound_s, "rss": summary["resident_peak_bytes"],
+            "complete": True}
 
 
 def theirs(model, directory, threads, steps, jemalloc):

@@ -18,9 +18,10 @@ function bytes(n) {
 }
 function time(s) {
   if (s === 0) return '0';
-  if (s < 1e-3) return (s * 1e6).toPrecision(3) + ' µs';
-  if (s < 1) return (s * 1e3).toPrecision(3) + ' ms';
-  return s.toPrecision(4) + ' s';
+  const [unit, name] = [[3600, 'h', 2], [60, 'min', 2], [1, 's', 1], [1e-3, 'ms', 1]]
+    .find(([unit, , from]) => s >= from * unit) || [1e-6, 'µs'];
+  const n = s / unit;
+  return n.toFixed(n < 9.995 ? 2 : n < 99.95 ? 1 : 0) + ' ' + name;
 }
 function number(n) {
   if (n === 0) return '0';

@@ -50,7 +50,7 @@ svg polyline { fill: none; stroke-width: 1.8; stroke-linejoin: round; }
   display: inline-block; width: 12px; margin: 0 6px 3px 0; vertical-align: middle;
   border-top: 3px solid currentColor;
 }
-.legend i.dash { border-top-style: dashed; }
+.legend i.dash { width: 20px; border-top: 2px dashed currentColor; }
 .none { color: var(--faint); padding: 60px 0; text-align: center; }
 canvas { display: block; width: 100%; cursor: grab; touch-action: none; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }

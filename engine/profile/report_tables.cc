@@ -111,8 +111,9 @@ std::string shares_table(const json& profile) {
           fmt::format("<td>{}</td>", share(number_or_zero(json_at(row, {"idle", reason})), wall_s));
     }
     text += "</tr>\n";
-    if (work.size() > 1) {
-      kinds += fmt::format("<br/>{}: {}", html_of(json_at(row, {"row"})), kinds_text(work, wall_s));
+    const std::string its_kinds = kinds_text(work, wall_s);
+    if (work.size() > 1 && !its_kinds.empty()) {
+      kinds += fmt::format("<br/>{}: {}", html_of(json_at(row, {"row"})), its_kinds);
     }
   }
   return text + fmt::format("</table><p class=\"note\">Work by kind, % of the step{}</p>", kinds);
@@ -209,12 +210,12 @@ std::string tiles(const ReportData& data) {
                                                   : fmt::format("steps of {}", html_of(steps)));
   text += tile(number_text(newest(data, "loss"), "{:.4f}"), "newest loss");
   text += tile(number_text(newest(data, "val_loss"), "{:.4f}"), "newest validation loss");
-  text += tile(seconds_text(step_s), "a step (median)");
-  text += tile(seconds_text(bound_s), "bound of a step (median)");
+  std::string step_label = "a step (median)";
   if (step_s.is_number() && bound_s.is_number()) {
-    text += tile(fmt::format("{:.2f} x bound", step_s.get<double>() / bound_s.get<double>()),
-                 "a step (median)");
+    step_label += fmt::format(", {:.2f} x bound", step_s.get<double>() / bound_s.get<double>());
   }
+  text += tile(seconds_text(step_s), step_label);
+  text += tile(seconds_text(bound_s), "bound of a step (median)");
   text += tile(number_text(median(data, "tokens_per_s"), "{:.0f}"), "tokens per second (median)");
   text += tile(bytes_text(newest(data, "nvme_read_bytes")), "read from NVMe in the newest step");
   text += tile(bytes_text(newest(data, "nvme_written_bytes")), "written to NVMe in it");

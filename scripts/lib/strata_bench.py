@@ -1,0 +1,37 @@
+"""What benchmarks of training steps share: tokens, where the state lies, and a run's times."""
+import json
+import random
+import statistics
+import struct
+import subprocess
+import tempfile
+
+VOCABULARY = 50257
+TOKENS = 512  # of a sequence
+DRIVE = "--place weights=nvme,moments=nvme,gradients=nvme --activations nvme"
+WARM_UP = 2  # the first step has no update in it, the second is the first with one
+
+
+def write_tokens(path):
+    """llm.c's format: a header of 256 ints, then u16 ids."""
+    numbers = random.Random(1)
+    count = 1 << 18
+    tokens = (numbers.randrange(VOCABULARY) for _ in range(count))
+    with open(path, "wb") as file:
+        file.write(struct.pack("<256i", 20240520, 1, count, *([0] * 253)))
+        file.write(struct.pack(f"<{count}H", *tokens))
+
+
+def train(program, data, steps, options):
+    """Trains from random weights. Median seconds of `steps` after the warm-up, that of their
+    bounds, and the run's summary."""
+    with tempfile.NamedTemporaryFile(suffix=".jsonl") as log:
+        done = subprocess.run(
+            [program, "train", "--from-scratch", "--data", data, "--seq-len", str(TOKENS),
+             "--steps", str(steps + WARM_UP), "--device", "cpu", "--log", log.name, "--json",
+             *options],
+            check=True, stdout=subprocess.PIPE, text=True)
+        records = [json.loads(line) for line in open(log.name)][WARM_UP:]
+    return (statistics.median(r["step_s"] for r in records),
+            statistics.median(r["bound_s"] for r in records),
+            json.loads(done.stdout.splitlines()[-1]))
