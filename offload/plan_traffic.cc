@@ -62,7 +62,6 @@ class TrafficCounter {
       if (unit.frozen) continue;
       for (const StateKind kind : kLastingKinds) {
         const std::int64_t bytes = plan_.shard_bytes(unit, kind);
-        traffic(phase).optimizer_bytes += 2 * bytes;
         // Deferred, the gather that applies the update has read the weights already.
         if (!(deferred && kind == StateKind::weights)) read_nvme(phase, unit, kind);
         write_nvme(phase, unit, kind);
@@ -71,7 +70,7 @@ class TrafficCounter {
           move(phase, Link::to_device, moved(kind), bytes);
         }
       }
-      traffic(phase).optimizer_bytes += unit.shard_elements * bytes_of(input_.dtypes.gradients);
+      traffic(phase).optimizer_bytes += update_bytes(plan_, unit.shard_elements);
     }
   }
 
@@ -132,6 +131,12 @@ class TrafficCounter {
 };
 
 }  // namespace
+
+std::int64_t update_bytes(const Plan& plan, std::int64_t elements) {
+  std::int64_t bytes = plan.bytes_of_elements(StateKind::gradients, elements);
+  for (const StateKind kind : kLastingKinds) bytes += 2 * plan.bytes_of_elements(kind, elements);
+  return bytes;
+}
 
 std::array<PhaseTraffic, kPhases> count_traffic(const PlanInput& input, const Plan& plan) {
   return TrafficCounter(input, plan).run();

@@ -11,4 +11,7 @@ namespace strata::offload {
 // is made.
 std::array<PhaseTraffic, kPhases> count_traffic(const PlanInput& input, const Plan& plan);
 
+// What an update of so many elements passes over: state read and written, gradients read.
+std::int64_t update_bytes(const Plan& plan, std::int64_t elements);
+
 }  // namespace strata::offload

@@ -7,6 +7,8 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
+#include <string_view>
 
 #include "engine/cost/machine_rates.h"
 #include "engine/plan/run_setup.h"
@@ -46,8 +48,14 @@ struct ComputeCost {
 };
 
 // Runs them on the device, in memory that is given back before it returns: call before the Trainer
-// reserves its own. A micro-batch that would take long is measured by a part of it.
-ComputeCost measure_compute(const RunSetup& setup, CpuDevice& device);
+// reserves its own. Each op counts as its fastest of many runs. A micro-batch that would take long
+// is measured by two parts of it, and what grows between them is extrapolated.
+// `op_cost`: what an op counts as instead of the seconds that it took, for tests.
+using OpCost = std::function<double(std::string_view op)>;
+ComputeCost measure_compute(const RunSetup& setup, CpuDevice& device, const OpCost& op_cost = {});
+// Of a step's micro-batches the first ones of their passes, which overwrite gradients of weights
+// where others add to them; measure_compute() has the mean of both.
+double overwritten_share(const RunSetup& setup);
 
 // From FLOPs and bytes over the rates of a described machine; attention counts as matmul there.
 ComputeCost derive_compute(const RunSetup& setup, const MachineRates& rates);

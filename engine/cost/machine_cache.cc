@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kVersion = 1;
+constexpr int kVersion = 2;
 constexpr const char* kCores = "cores";
 constexpr const char* kArithmetic = "arithmetic";
 constexpr const char* kDrives = "drives";
@@ -73,9 +73,11 @@ std::string arithmetic_key(const RunSetup& setup) {
 std::string compute_key(const RunSetup& setup, const MachineRates& rates) {
   const models::ModelConfig& model = setup.model;
   std::string key = fmt::format(
-      "{} {} heads {} kv {} dim {} window {} vocabulary {} recompute {} attention {} ",
+      "{} {} heads {} kv {} dim {} window {} vocabulary {} recompute {} overwritten {} attention "
+      "{} ",
       arithmetic_key(setup), name_of(model.family), model.heads, model.kv_heads, model.head_dim,
-      model.window, model.vocabulary, setup.shape.recompute, name_of(rates.default_arithmetic));
+      model.window, model.vocabulary, setup.shape.recompute, overwritten_share(setup),
+      name_of(rates.default_arithmetic));
   for (const ops::MatmulChoice& choice : rates.matmuls) {
     key += choice.arithmetic == Dtype::bf16 ? 'b' : 'f';
   }
@@ -163,6 +165,7 @@ std::optional<MachineRates> MachineCache::find_rates(
   rates.optimizer_bytes_per_s = cores->at(1);
   rates.checksum_bytes_per_s = cores->at(2);
   rates.network.bytes_per_s = cores->at(3);
+  rates.workers_share = workers_share(setup);
   if (!directories.empty()) {
     rates.nvme = {drives->at(0), drives->at(1), drives->at(2), drives->at(3)};
   }

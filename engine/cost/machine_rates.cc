@@ -6,6 +6,7 @@
 
 #include "engine/cost/measured_rates.h"
 #include "kernels/base/error.h"
+#include "kernels/base/machine.h"
 
 namespace strata::engine {
 
@@ -82,6 +83,12 @@ double MachineRates::matmul_peak_flops_per_s() const {
   return peak;
 }
 
+double workers_share(const RunSetup& setup) {
+  const comm::Topology& topology = setup.topology;
+  const int processors = cpu_share(topology.local_rank, topology.local_world_size).threads;
+  return std::min(1.0, static_cast<double>(setup.threads) / processors);
+}
+
 nlohmann::json arithmetic_json(const RunSetup& setup, const MachineRates& rates) {
   return arithmetic_json(RecordedArithmetic{name_of(setup.isa), ops::matmul_library(),
                                             name_of(setup.shape.precision),
@@ -93,6 +100,7 @@ MachineRates measure_machine(const RunSetup& setup, CpuDevice& device, io::Stora
   MachineRates rates;
   choose_matmuls(setup, device, comm, recorded, rates);
   if (setup.shape.purpose == Purpose::inference) return rates;
+  rates.workers_share = workers_share(setup);
   rates.memory_bytes_per_s = measure_memory(setup, device);
   rates.checksum_bytes_per_s = measure_checksums(setup, device);
   rates.optimizer_bytes_per_s = measure_optimizer(setup, device);

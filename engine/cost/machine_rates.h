@@ -48,11 +48,16 @@ struct MachineRates {
   double memory_bytes_per_s = 0;           // read and written by a parallel copy, in sum
   double optimizer_bytes_per_s = 0;        // state and gradients that an update passes over
   double checksum_bytes_per_s = 0;         // with all workers, as those above
+  // Of the processors that the rank's threads may use, those that its workers take: less than 1
+  // where --threads leaves some of them to the threads beside.
+  double workers_share = 1;
   DriveRates nvme;
   NetworkRates network;
   std::optional<GpuRates> gpu;
   double matmul_peak_flops_per_s() const;  // of the fastest shape
 };
+
+double workers_share(const RunSetup& setup);
 
 // arithmetic.json of a run.
 nlohmann::json arithmetic_json(const RunSetup& setup, const MachineRates& rates);

@@ -21,6 +21,7 @@ using ops::Into;
 using ops::Matrix;
 
 constexpr double kMicroBatchSeconds = 0.4;  // of a layer and the head, once; beyond, it is a part
+constexpr std::int64_t kPartMin = 2;        // sequences: two sizes tell what grows with them
 constexpr float kWeightScale = 0.05f;
 constexpr float kGradientScale = 1e-3f;
 
@@ -42,8 +43,14 @@ void fill_random(CpuDevice& device, const Matrix& numbers, float scale) {
   });
 }
 
-void fill_zero(const Matrix& numbers) {
-  std::memset(numbers.data, 0, static_cast<std::size_t>(numbers.span_bytes()));
+// Zeroes it, so that no op is the first to touch a page.
+void touch(CpuDevice& device, const DeviceBuffer& buffer) {
+  constexpr std::int64_t kTile = kMiB;
+  device.workers().parallel_for(ceil_div(buffer.bytes(), kTile), [&](std::int64_t tile, int) {
+    const std::int64_t begin = tile * kTile;
+    std::memset(buffer.data() + begin, 0,
+                static_cast<std::size_t>(std::min(kTile, buffer.bytes() - begin)));
+  });
 }
 
 // What all measurements have: (B, T) and where rows are in their sequences.
@@ -128,23 +135,35 @@ struct HeadMemory {
   double* loss_sum;
 };
 
+// Adds so many times what `some` takes longer than `fewer`. What does not grow with sequences, as
+// the gradients of weights that are read and written once, is so not counted again.
+void extrapolate(const WorkSeconds& fewer, double factor, WorkSeconds& some) {
+  for (std::size_t i = 0; i < some.of.size(); ++i) {
+    some.of[i] += factor * std::max(0.0, some.of[i] - fewer.of[i]);
+  }
+}
+
 class ComputeMeasurement {
  public:
-  ComputeMeasurement(const RunSetup& setup, CpuDevice& device)
+  ComputeMeasurement(const RunSetup& setup, CpuDevice& device, const OpCost& op_cost)
       : setup_(setup),
         shape_(setup.shape),
         device_(device),
-        meter_(device),
-        into_(setup.shape.micro_batches_max == 1 ? Into::overwrite : Into::add) {}
+        meter_(device, op_cost),
+        overwritten_(overwritten_share(setup)) {}
 
   ComputeCost run() {
     const Batch full = shape_.micro_batch;
     const std::int64_t sequences = measured_sequences();
-    ComputeCost cost;
-    measure_block({sequences, full.tokens}, cost);
-    measure_head_and_tables({sequences, full.tokens}, cost);
-    const double scale = static_cast<double>(full.sequences) / static_cast<double>(sequences);
-    for (WorkSeconds* const part : cost.parts()) *part = *part * scale;
+    ComputeCost cost = measure({sequences, full.tokens});
+    if (sequences == full.sequences) return cost;
+    const std::int64_t fewer = sequences / 2;
+    const ComputeCost half = measure({fewer, full.tokens});
+    const double factor =
+        static_cast<double>(full.sequences - sequences) / static_cast<double>(sequences - fewer);
+    for (std::size_t i = 0; i < ComputeCost::kParts; ++i) {
+      extrapolate(*half.parts()[i], factor, *cost.parts()[i]);
+    }
     return cost;
   }
 
@@ -154,13 +173,20 @@ class ComputeMeasurement {
   auto with_block(Batch limits, const Body& body) {
     const DeviceBuffer buffer =
         device_.allocate("measurement", models::layout_bytes<BlockMemory>(shape_, limits));
+    touch(device_, buffer);
     const auto memory = models::lay_out<BlockMemory>(buffer.data(), shape_, limits);
     memory.inputs.fill(device_, shape_);
     fill_random(device_, memory.weights, kWeightScale);
-    fill_zero(memory.gradients);
     if (memory.angles.rows > 0) fill_random(device_, memory.angles, 1);
     return body(models::DecoderBlock(shape_.config, shape_.precision, limits, memory.rotary),
                 memory);
+  }
+
+  ComputeCost measure(Batch limits) {
+    ComputeCost cost;
+    measure_block(limits, cost);
+    measure_head_and_tables(limits, cost);
+    return cost;
   }
 
   // As many as take about kMicroBatchSeconds, by the forward of one: backward is two of them,
@@ -172,9 +198,22 @@ class ComputeMeasurement {
         with_block(one, [&](const models::DecoderBlock& block, const BlockMemory& memory) {
           return meter_.fastest([&](Stream& stream) { forward(block, memory, stream); }).total();
         });
-    const double affordable = kMicroBatchSeconds / (kForwards * seconds);
-    return std::clamp<std::int64_t>(static_cast<std::int64_t>(std::min(affordable, 1e9)), 1,
-                                    shape_.micro_batch.sequences);
+    const double affordable = std::min(kMicroBatchSeconds / (kForwards * seconds), 1e9);
+    return std::min(std::max(kPartMin, static_cast<std::int64_t>(affordable)),
+                    shape_.micro_batch.sequences);
+  }
+
+  // backward(stream, into) as a micro-batch of the step has it on average: the first one of a pass
+  // overwrites the gradients of weights, the others add to them.
+  template <typename Backward>
+  WorkSeconds fastest_backward(const Backward& backward) {
+    const auto measure = [&](Into into, double share) {
+      if (share == 0) return WorkSeconds{};
+      return meter_.fastest([&](Stream& stream) { backward(stream, into); }) * share;
+    };
+    WorkSeconds mean = measure(Into::overwrite, overwritten_);
+    mean += measure(Into::add, 1 - overwritten_);
+    return mean;
   }
 
   static void forward(const models::DecoderBlock& block, const BlockMemory& memory,
@@ -194,9 +233,9 @@ class ComputeMeasurement {
         });
       }
       fill_random(device_, inputs.dx, kGradientScale);  // forward's output lay there
-      cost.block_backward = meter_.fastest([&](Stream& stream) {
+      cost.block_backward = fastest_backward([&](Stream& stream, Into into) {
         block.backward(stream, inputs.batch, weights, static_cast<float*>(memory.gradients.data),
-                       into_, inputs.x.data, memory.saved, inputs.dx.data, inputs.dx.data,
+                       into, inputs.x.data, memory.saved, inputs.dx.data, inputs.x.data,
                        memory.workspace);
       });
     });
@@ -205,25 +244,26 @@ class ComputeMeasurement {
   void measure_head_and_tables(Batch limits, ComputeCost& cost) {
     const DeviceBuffer buffer =
         device_.allocate("measurement", models::layout_bytes<HeadMemory>(shape_, limits));
+    touch(device_, buffer);
     const auto memory = models::lay_out<HeadMemory>(buffer.data(), shape_, limits);
     memory.inputs.fill(device_, shape_);
     fill_random(device_, memory.table, kWeightScale);
     fill_random(device_, memory.norm, 1);
-    fill_zero(memory.dtable);
-    fill_zero(memory.dnorm);
-    *memory.loss_sum = 0;
     measure_head(limits, memory, cost);
     measure_tables(memory, cost);
   }
 
-  // The head's work is that of its chunks, whose rows add up to the vocabulary.
+  // Of the vocabulary, of which the last one may be smaller.
+  double chunks_of(const Matrix& table) const {
+    return static_cast<double>(shape_.config.vocabulary) / static_cast<double>(table.rows);
+  }
+
   void measure_head(Batch limits, const HeadMemory& memory, ComputeCost& cost) {
     const models::OutputHead head(shape_.config, shape_.precision, limits);
     const Inputs& inputs = memory.inputs;
     const auto* const table = static_cast<const std::byte*>(memory.table.data);
     const auto* const norm = static_cast<const std::byte*>(memory.norm.data);
-    const double chunks =
-        static_cast<double>(shape_.config.vocabulary) / static_cast<double>(memory.table.rows);
+    const double chunks = chunks_of(memory.table);
     const models::HeadMemory& rows = memory.rows_memory;
     cost.head_forward = meter_.fastest([&](Stream& stream) {
       head.final_norm_forward(stream, inputs.batch, norm, inputs.x.data, rows);
@@ -235,27 +275,32 @@ class ComputeMeasurement {
     cost.head_forward += meter_.fastest([&](Stream& stream) {
       head.finish_loss(stream, inputs.batch, rows, inputs.ids, memory.loss_sum);
     });
-    cost.head_backward = meter_.fastest([&](Stream& stream) {
-      head.chunk_backward(stream, inputs.batch, table, static_cast<float*>(memory.dtable.data),
-                          into_, 0, memory.table.rows, rows, inputs.ids, kGradientScale,
-                          memory.workspace);
-    }) * chunks;
-    cost.head_backward += meter_.fastest([&](Stream& stream) {
+    cost.head_backward =
+        fastest_backward([&](Stream& stream, Into into) {
+          head.chunk_backward(stream, inputs.batch, table, static_cast<float*>(memory.dtable.data),
+                              into, 0, memory.table.rows, rows, inputs.ids, kGradientScale,
+                              memory.workspace);
+        }) *
+        chunks;
+    cost.head_backward += fastest_backward([&](Stream& stream, Into into) {
       head.final_norm_backward(stream, inputs.batch, norm, static_cast<float*>(memory.dnorm.data),
-                               into_, inputs.x.data, rows, inputs.dx.data);
+                               into, inputs.x.data, rows, inputs.dx.data);
     });
   }
 
   // Every chunk of a table looks at every row, for those that are its own.
   void measure_tables(const HeadMemory& memory, ComputeCost& cost) {
     const Inputs& inputs = memory.inputs;
-    const auto chunks = static_cast<double>(setup_.index.token_chunks.size());
+    const double chunks = chunks_of(memory.table);
+    const Into first = setup_.index.learned_positions() ? Into::add : Into::overwrite;
     cost.embedding_forward = meter_.fastest([&](Stream& stream) {
-      ops::embedding_forward(stream, inputs.x, Into::add, inputs.ids, memory.table, 0);
+      ops::embedding_forward(stream, inputs.x, first, inputs.ids, memory.table, 0);
     }) * chunks;
-    cost.embedding_backward = meter_.fastest([&](Stream& stream) {
-      ops::embedding_backward(stream, memory.dtable, into_, inputs.dx, inputs.ids, 0);
-    }) * chunks;
+    cost.embedding_backward =
+        fastest_backward([&](Stream& stream, Into into) {
+          ops::embedding_backward(stream, memory.dtable, into, inputs.dx, inputs.ids, 0);
+        }) *
+        chunks;
     if (!setup_.index.learned_positions()) return;
     const std::int64_t positions = std::min(inputs.batch.tokens, memory.table.rows);
     Matrix table = memory.table;
@@ -264,8 +309,8 @@ class ComputeMeasurement {
     cost.embedding_forward += meter_.fastest([&](Stream& stream) {
       ops::embedding_forward(stream, inputs.x, Into::overwrite, inputs.positions, table, 0);
     });
-    cost.embedding_backward += meter_.fastest([&](Stream& stream) {
-      ops::embedding_backward(stream, dtable, into_, inputs.dx, inputs.positions, 0);
+    cost.embedding_backward += fastest_backward([&](Stream& stream, Into into) {
+      ops::embedding_backward(stream, dtable, into, inputs.dx, inputs.positions, 0);
     });
   }
 
@@ -273,13 +318,20 @@ class ComputeMeasurement {
   const PassShape& shape_;
   CpuDevice& device_;
   WorkMeter meter_;
-  Into into_;
+  double overwritten_;
 };
 
 }  // namespace
 
-ComputeCost measure_compute(const RunSetup& setup, CpuDevice& device) {
-  return ComputeMeasurement(setup, device).run();
+double overwritten_share(const RunSetup& setup) {
+  const std::int64_t micro_batches =
+      std::max<std::int64_t>(1, setup.batch.micro_batches(setup.topology.rank));
+  return static_cast<double>(ceil_div(micro_batches, setup.batch.pass_size)) /
+         static_cast<double>(micro_batches);
+}
+
+ComputeCost measure_compute(const RunSetup& setup, CpuDevice& device, const OpCost& op_cost) {
+  return ComputeMeasurement(setup, device, op_cost).run();
 }
 
 }  // namespace strata::engine

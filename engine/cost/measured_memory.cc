@@ -2,9 +2,11 @@
 #include <cstring>
 
 #include "engine/cost/measured_rates.h"
+#include "engine/cost/repeats.h"
 #include "kernels/base/bytes.h"
 #include "kernels/base/error.h"
 #include "models/carver.h"
+#include "offload/plan_traffic.h"
 #include "offload/store/checksum.h"
 #include "optim_cpu/optimizer.h"
 
@@ -14,19 +16,36 @@ namespace {
 
 constexpr std::int64_t kBytesMax = 128 * kMiB;  // beyond the caches of most machines
 constexpr std::int64_t kTileBytes = 256 * kKiB;
-constexpr int kRepeats = 3;
+constexpr int kRunsMax = 20;
 
-// The fastest of a few runs of body(tile) over all tiles, on all workers.
+// Of a measurement, as many as there is room for in what training passes over at once: it may find
+// that in a cache.
+std::int64_t tiles_of(const RunSetup& setup, CpuDevice& device, std::int64_t at_once_bytes,
+                      std::int64_t tile_bytes) {
+  const std::int64_t room = room_in(setup, offload::Tier::device, device);
+  return std::min({room, kBytesMax, std::max(at_once_bytes, tile_bytes)}) / tile_bytes;
+}
+
+// The fastest of some runs of body(tile) over all tiles, on all workers.
 template <typename Body>
 double fastest_bytes_per_s(CpuDevice& device, std::int64_t bytes, std::int64_t tiles,
                            const Body& body) {
   double best = 0;
-  for (int repeat = 0; repeat < kRepeats; ++repeat) {
+  for (Repeats repeats(kRunsMax); !repeats.enough();) {
     const Stopwatch watch;
     device.workers().parallel_for(tiles, [&](std::int64_t tile, int) { body(tile); });
-    best = std::max(best, static_cast<double>(bytes) / watch.seconds());
+    const double seconds = watch.seconds();
+    repeats.ran(seconds);
+    best = std::max(best, static_cast<double>(bytes) / seconds);
   }
   return best;
+}
+
+// So that no measurement is the first to touch a page.
+DeviceBuffer touched_memory(CpuDevice& device, std::int64_t bytes) {
+  DeviceBuffer memory = device.allocate("measurement", bytes);
+  std::memset(memory.data(), 0, static_cast<std::size_t>(bytes));
+  return memory;
 }
 
 // Of so many elements as the optimizer meets them.
@@ -86,10 +105,13 @@ std::int64_t room_in(const RunSetup& setup, offload::Tier tier, CpuDevice& devic
 }
 
 double measure_memory(const RunSetup& setup, CpuDevice& device) {
-  const std::int64_t room = room_in(setup, offload::Tier::device, device);
-  const std::int64_t tiles = std::min(room, kBytesMax) / (2 * kTileBytes);
+  std::int64_t elements = 0;  // of the longest shard, whose gradient is copied in f32
+  for (const offload::UnitPlan& unit : setup.plan.units) {
+    elements = std::max(elements, unit.shard_elements);
+  }
+  const std::int64_t tiles = tiles_of(setup, device, 2 * 4 * elements, 2 * kTileBytes);
   if (tiles <= 0) return 0;
-  const DeviceBuffer memory = device.allocate("measurement", 2 * tiles * kTileBytes);
+  const DeviceBuffer memory = touched_memory(device, 2 * tiles * kTileBytes);
   return fastest_bytes_per_s(device, memory.bytes(), tiles, [&](std::int64_t tile) {
     std::memcpy(memory.data() + (tiles + tile) * kTileBytes, memory.data() + tile * kTileBytes,
                 kTileBytes);
@@ -97,10 +119,10 @@ double measure_memory(const RunSetup& setup, CpuDevice& device) {
 }
 
 double measure_checksums(const RunSetup& setup, CpuDevice& device) {
-  const std::int64_t room = room_in(setup, offload::Tier::device, device);
-  const std::int64_t tiles = std::min(room, kBytesMax) / kTileBytes;
+  const std::int64_t tiles =
+      tiles_of(setup, device, optimizer_buffer_bytes(setup.plan), kTileBytes);
   if (tiles <= 0) return 0;
-  const DeviceBuffer memory = device.allocate("measurement", tiles * kTileBytes);
+  const DeviceBuffer memory = touched_memory(device, tiles * kTileBytes);
   std::vector<std::uint64_t> sums(static_cast<std::size_t>(tiles));
   return fastest_bytes_per_s(device, memory.bytes(), tiles, [&](std::int64_t tile) {
     sums[static_cast<std::size_t>(tile)] =
@@ -112,21 +134,19 @@ double measure_optimizer(const RunSetup& setup, CpuDevice& device) {
   constexpr std::int64_t kTile = optim::kTileElements;
   const offload::StateDtypes& dtypes = setup.plan.dtypes;
   const std::int64_t tile_bytes = models::layout_bytes<StateLayout>(dtypes, kTile);
-  const std::int64_t room = room_in(setup, offload::Tier::device, device);
-  const std::int64_t tiles = std::min(room, kBytesMax) / tile_bytes;
+  // A chunk that passes through a buffer has just been copied or checked.
+  const std::int64_t chunk_bytes = setup.plan.chunk_elements / kTile * tile_bytes;
+  const std::int64_t tiles =
+      tiles_of(setup, device, setup.plan.stages_state() ? chunk_bytes : kBytesMax, tile_bytes);
   if (tiles <= 0) return 0;
-  const DeviceBuffer memory = device.allocate("measurement", tiles * tile_bytes);
-  std::memset(memory.data(), 0, static_cast<std::size_t>(memory.bytes()));
+  const DeviceBuffer memory = touched_memory(device, tiles * tile_bytes);
   const auto layout = models::lay_out<StateLayout>(memory.data(), dtypes, tiles * kTile);
   // In f32 and in bf16 it is a number of about 7e-4.
   std::memset(layout.gradient, 0x3A, static_cast<std::size_t>(layout.gradient_bytes));
   optim::StepSettings settings;
   if (dtypes.moment_count == 1) settings.method = optim::Method::lion;
   const optim::Segment segment{kTile, 1e-4f, 0.1f};
-  std::int64_t bytes = layout.gradient_bytes;
-  for (const offload::StateKind kind : offload::kLastingKinds) {
-    bytes += 2 * state_bytes(kind, dtypes, tiles * kTile);
-  }
+  const std::int64_t bytes = update_bytes(setup.plan, tiles * kTile);
   return fastest_bytes_per_s(device, bytes, tiles, [&](std::int64_t tile) {
     const optim::State state = piece(layout.state, dtypes, tile * kTile, kTile);
     STRATA_CHECK(optim::update(settings, {&segment, 1}, state, setup.isa));

@@ -27,13 +27,17 @@ class CostCounter {
   StepCost run(const ComputeCost& compute, double rows_share) {
     add_compute(compute, rows_share);
     for (const Phase phase : {Phase::forward, Phase::backward}) add_traffic(phase);
-    this->phase(Phase::backward).add(CoreWork::gradients, gradients_s());
+    add(Phase::backward, CoreWork::gradients, gradients_s());
     cost_.moved_nvme_s = moved_nvme_s();
     return cost_;
   }
 
  private:
   PhaseCost& phase(Phase phase) { return cost_.phases[static_cast<std::size_t>(phase)]; }
+  // Seconds of all workers, which are a share of the cores.
+  void add(Phase phase, CoreWork work, double workers_s) {
+    this->phase(phase).add(work, workers_s * rates_.workers_share);
+  }
 
   // The step's micro-batches, the last one as the part of a full one that it is.
   void add_compute(const ComputeCost& compute, double rows_share) {
@@ -51,24 +55,22 @@ class CostCounter {
     WorkSeconds backward = compute.block_backward * layers;
     backward += compute.head_backward;
     backward += compute.embedding_backward;
-    add_work(phase(Phase::forward), of_step(forward));
-    add_work(phase(Phase::backward), of_step(backward));
-    const double recompute_s = of_step(compute.block_recompute * layers).total();
-    if (rates_.gpu) {
-      phase(Phase::backward)[Resource::gpu] += recompute_s;
-    } else {
-      phase(Phase::backward).add(CoreWork::recompute, recompute_s);
-    }
+    const WorkSeconds recompute = of_step(compute.block_recompute * layers);
+    add_work(Phase::forward, of_step(forward), {});
+    add_work(Phase::backward, of_step(backward), recompute);
   }
 
-  void add_work(PhaseCost& phase, const WorkSeconds& work) const {
+  void add_work(Phase phase, const WorkSeconds& work, const WorkSeconds& recompute) {
+    const double ops_s = work.total() + recompute.total();
     if (rates_.gpu) {
-      phase[Resource::gpu] += work.total();
+      this->phase(phase)[Resource::gpu] = ops_s;
       return;
     }
-    phase.add(CoreWork::matmul, work[Work::matmul]);
-    phase.add(CoreWork::attention, work[Work::attention]);
-    phase.add(CoreWork::elementwise, work[Work::elementwise]);
+    if (rates_.workers_share < 1) this->phase(phase)[Resource::workers] = ops_s;
+    add(phase, CoreWork::matmul, work[Work::matmul]);
+    add(phase, CoreWork::attention, work[Work::attention]);
+    add(phase, CoreWork::elementwise, work[Work::elementwise]);
+    add(phase, CoreWork::recompute, recompute.total());
   }
 
   void add_traffic(Phase phase) {
@@ -81,10 +83,10 @@ class CostCounter {
         rates_.nvme.seconds(static_cast<double>(traffic.bytes(Link::nvme_read)),
                             static_cast<double>(traffic.bytes(Link::nvme_written)));
     cost[Resource::network] = over(received, rates_.network.bytes_per_s);
-    cost.add(CoreWork::optimizer, over(traffic.optimizer_bytes, rates_.optimizer_bytes_per_s));
-    cost.add(CoreWork::checksums, over(nvme_bytes, rates_.checksum_bytes_per_s));
-    cost.add(CoreWork::io,
-             static_cast<double>(nvme_bytes) * rates_.nvme.core_s_per_byte / setup_.threads);
+    add(phase, CoreWork::optimizer, over(traffic.optimizer_bytes, rates_.optimizer_bytes_per_s));
+    add(phase, CoreWork::checksums, over(nvme_bytes, rates_.checksum_bytes_per_s));
+    add(phase, CoreWork::io,
+        static_cast<double>(nvme_bytes) * rates_.nvme.core_s_per_byte / setup_.threads);
     if (rates_.gpu) {
       cost[Resource::to_device] =
           over(traffic.bytes(Link::to_device), rates_.gpu->to_device_bytes_per_s);
@@ -94,7 +96,7 @@ class CostCounter {
     }
     const std::int64_t copied =
         traffic.bytes(Link::to_device) + traffic.bytes(Link::from_device) + received;
-    cost.add(CoreWork::copies, over(2 * copied, rates_.memory_bytes_per_s));
+    add(phase, CoreWork::copies, over(2 * copied, rates_.memory_bytes_per_s));
   }
 
   // Each contribution but the first is added to a sum in f32 (two reads, a write); the final one is
@@ -125,9 +127,9 @@ class CostCounter {
     const double first_s = excess_s(cost_.phases[0]);
     const double second_s = excess_s(cost_.phases[1]);
     if (first_s * second_s >= 0) return 0;
-    constexpr int kTurns = 2;  // to backward, and to the next step's forward
+    const std::int64_t turns = 2 * setup_.plan.passes;  // to backward, and to the next forward
     const double slowest = std::min(rates_.nvme.read_bytes_per_s, rates_.nvme.written_bytes_per_s);
-    const double held_s = over(kTurns * staging_bytes(), slowest);
+    const double held_s = over(turns * staging_bytes(), slowest);
     return std::min({held_s, std::abs(first_s), std::abs(second_s)});
   }
 
@@ -147,8 +149,8 @@ class CostCounter {
 }  // namespace
 
 const char* name_of(Resource resource) {
-  constexpr std::array<const char*, kResources> kNames = {"GPU",         "cores", "to device",
-                                                          "from device", "NVMe",  "network"};
+  constexpr std::array<const char*, kResources> kNames = {
+      "GPU", "workers", "cores", "to device", "from device", "NVMe", "network"};
   return kNames[static_cast<std::size_t>(resource)];
 }
 

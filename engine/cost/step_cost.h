@@ -6,8 +6,9 @@
 // The phases are forward and backward: with a deferred optimizer the norm is a barrier between
 // them. Resources:
 //   gpu          compute, where the device is one (described machines only, so far)
-//   cores        as one resource, with all workers: on the cpu device compute; and always the
-//                optimizer, gradients, checksums, copies and the kernel's time for I/O
+//   workers      compute on the cpu device, where --threads gives it a part of the cores
+//   cores        as one resource, all that the rank may use: on the cpu device compute; and always
+//                the optimizer, gradients, checksums, copies and the kernel's time for I/O
 //   to_device,
 //   from_device  PCIe, both ways at once; on the cpu device copies by the cores, so 0
 //   nvme         reads and writes share it (DriveRates)
@@ -25,11 +26,11 @@
 
 namespace strata::engine {
 
-enum class Resource : std::uint8_t { gpu, cores, to_device, from_device, nvme, network };
-inline constexpr int kResources = 6;
+enum class Resource : std::uint8_t { gpu, workers, cores, to_device, from_device, nvme, network };
+inline constexpr int kResources = 7;
 const char* name_of(Resource resource);
 
-// What the cores do, in seconds of all workers.
+// What the cores do, in seconds of all of them.
 enum class CoreWork : std::uint8_t {
   matmul,
   attention,

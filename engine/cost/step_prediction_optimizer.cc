@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/base/bytes.h"
+#include "offload/plan_traffic.h"
 
 namespace strata::engine {
 
@@ -49,10 +50,7 @@ PredictedOptimizer::Chunk PredictedOptimizer::chunk_of(const offload::UnitPlan& 
     if (tier == Tier::nvme) chunk.written_bytes += bytes;
     if (tier == Tier::device) chunk.to_device_bytes += bytes;
   }
-  for (const StateKind kind : offload::kLastingKinds) {
-    chunk.updated_bytes += 2 * static_cast<double>(plan_.bytes_of_elements(kind, elements));
-  }
-  chunk.updated_bytes += static_cast<double>(elements * bytes_of(plan_.dtypes.gradients));
+  chunk.updated_bytes = static_cast<double>(update_bytes(plan_, elements));
   return chunk;
 }
 

@@ -3,18 +3,29 @@
 // Thread contract: one thread; nothing else runs on the device.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <string_view>
+#include <vector>
 
 #include "engine/cost/compute_cost.h"
+#include "engine/cost/repeats.h"
+#include "kernels/base/error.h"
 #include "kernels/device/cpu_device.h"
 
 namespace strata::engine {
 
+// Of an op, by its name.
+inline Work work_of(std::string_view op) {
+  if (op.starts_with("linear")) return Work::matmul;
+  return op.starts_with("attention") ? Work::attention : Work::elementwise;
+}
+
 class WorkMeter final : private OpObserver {
  public:
-  explicit WorkMeter(CpuDevice& device)
-      : device_(device), stream_(device.make_stream("measurement")) {
+  // `op_cost` may be empty: see measure_compute().
+  WorkMeter(CpuDevice& device, const OpCost& op_cost)
+      : device_(device), op_cost_(op_cost), stream_(device.make_stream("measurement")) {
     device_.observe_ops(this);
   }
   ~WorkMeter() override {
@@ -24,42 +35,70 @@ class WorkMeter final : private OpObserver {
   WorkMeter(const WorkMeter&) = delete;
   WorkMeter& operator=(const WorkMeter&) = delete;
 
-  // The fastest of some runs of what enqueue(stream) enqueues, but for the first, which warms up:
-  // of one more, or of several while they take no time.
+  // What enqueue(stream) enqueues, the same ops each time, with each op at its fastest of many
+  // runs. Runs follow each other without a gap, as they do in training: workers that find nothing
+  // to do fall asleep, and are missed at the start of the next op.
   template <typename Enqueue>
   WorkSeconds fastest(const Enqueue& enqueue) {
-    run(enqueue);
-    WorkSeconds best = run(enqueue);
-    double spent_s = best.total();
-    for (int repeat = 1; repeat < kRepeatsMax && spent_s < kEnoughSeconds; ++repeat) {
-      const WorkSeconds again = run(enqueue);
-      spent_s += again.total();
-      if (again.total() < best.total()) best = again;
+    ops_.clear();
+    ops_of_run_ = 0;
+    Repeats repeats(kRunsMax);
+    for (int runs = 1; !repeats.enough(); runs = runs_at_once()) {
+      repeats.ran(run(enqueue, runs), runs);
+      ops_of_run_ = ops_.size();
     }
-    return best;
+    return total();
   }
 
  private:
-  static constexpr double kEnoughSeconds = 0.01;
-  static constexpr int kRepeatsMax = 5;
+  static constexpr int kRunsMax = 32;
 
-  static Work work_of(std::string_view op) {
-    if (op.starts_with("linear")) return Work::matmul;
-    return op.starts_with("attention") ? Work::attention : Work::elementwise;
+  struct Op {
+    Work work;
+    double fastest_s;
+  };
+
+  void op_ran(const char* name, double seconds) override {
+    if (op_cost_) seconds = op_cost_(name);
+    spent_s_ += seconds;
+    if (ops_of_run_ == 0) {
+      ops_.push_back({work_of(name), seconds});
+      return;
+    }
+    Op& op = ops_[next_++ % ops_of_run_];
+    op.fastest_s = std::min(op.fastest_s, seconds);
   }
-  void op_ran(const char* name, double seconds) override { seconds_[work_of(name)] += seconds; }
 
+  // Seconds of all its ops.
   template <typename Enqueue>
-  WorkSeconds run(const Enqueue& enqueue) {
-    seconds_ = {};
-    enqueue(*stream_);
+  double run(const Enqueue& enqueue, int runs) {
+    next_ = 0;
+    spent_s_ = 0;
+    for (int i = 0; i < runs; ++i) enqueue(*stream_);
     stream_->synchronize();
-    return seconds_;
+    STRATA_CHECK(next_ % std::max<std::size_t>(ops_of_run_, 1) == 0, "runs of different ops");
+    return spent_s_;
+  }
+
+  int runs_at_once() const {
+    constexpr double kSeconds = 0.02;
+    return static_cast<int>(std::clamp(kSeconds / total().total(), 1.0, kRunsMax / 2.0));
+  }
+
+  WorkSeconds total() const {
+    WorkSeconds sum;
+    for (const Op& op : ops_) sum[op.work] += op.fastest_s;
+    return sum;
   }
 
   CpuDevice& device_;
+  const OpCost& op_cost_;
   std::unique_ptr<Stream> stream_;
-  WorkSeconds seconds_;  // of the run at hand; written by the stream's thread
+  // Written by the stream's thread while it runs.
+  std::vector<Op> ops_;         // of a run, in their order
+  std::size_t ops_of_run_ = 0;  // 0: in the first run, which counts them
+  std::size_t next_ = 0;
+  double spent_s_ = 0;
 };
 
 }  // namespace strata::engine

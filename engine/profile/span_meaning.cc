@@ -59,9 +59,10 @@ constexpr Feeding kFeeders[] = {
     {"d2h", "gradients"},      {"reduce", "gradients"}, {"grad copy", "gradients"},
     {"opt copy", "optimizer"}, {"act in", "act load"},  {"act out", "act store"}};
 
-constexpr std::string_view kCoreRows[] = {"compute",  "optimizer", "gradients", "fetch",
-                                          "act load", "act store", "h2d",       "d2h",
-                                          "act in",   "act out",   "reduce",    "gather"};
+constexpr std::string_view kCoreRows[] = {"compute",   "optimizer", "gradients",  "fetch",
+                                          "act load",  "act store", "h2d",        "d2h",
+                                          "act in",    "act out",   "reduce",     "gather",
+                                          "grad copy", "opt copy",  "state copy", "commit copy"};
 
 }  // namespace
 

@@ -1,12 +1,16 @@
 // What layers cost, measured on small models of both families: every kind of work that a layer has
-// takes time, others take none, and the memory is given back.
+// takes time, others take none, the memory is given back, and the ops of a step are those that were
+// measured.
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
+#include <mutex>
 #include <string>
 
 #include "engine/cost/compute_cost.h"
 #include "tests/engine/cost/small_machine.h"
+#include "tests/support/engine_run.h"
 
 namespace strata::engine {
 namespace {
@@ -50,6 +54,70 @@ TEST_P(MeasuredCompute, EveryLayerTakesTimeAndGivesItsMemoryBack) {
     expect_measured(measure_compute(machine.setup(), machine.device()), recompute);
     EXPECT_TRUE(machine.kept_its_budgets(device_held, host_held));
     EXPECT_EQ(machine.device().op_observer(), nullptr);
+  }
+}
+
+// How often each op runs.
+class OpCounts final : public OpObserver {
+ public:
+  void op_ran(const char* name, double /*seconds*/) override {
+    const std::lock_guard lock(mutex_);
+    ++of_op_[name];
+  }
+  const std::map<std::string, double>& of_op() const { return of_op_; }
+
+ private:
+  std::mutex mutex_;  // several streams
+  std::map<std::string, double> of_op_;
+};
+
+// Calls of an op in the step of so many micro-batches whose layers cost one a call.
+double calls_in_step(const ComputeCost& cost, double layers, double micro_batches) {
+  WorkSeconds calls = cost.block_forward;
+  calls += cost.block_recompute;
+  calls += cost.block_backward;
+  calls = calls * layers;
+  for (const WorkSeconds& once :
+       {cost.embedding_forward, cost.head_forward, cost.head_backward, cost.embedding_backward}) {
+    calls += once;
+  }
+  return calls.total() * micro_batches;
+}
+
+// Two passes of two micro-batches. A call counts as a second, so long that it is measured with 2 and
+// with 1 of the 3 sequences of a micro-batch, or as nothing.
+TEST_P(MeasuredCompute, AStepRunsTheOpsThatWereMeasuredAsOften) {
+  const test::TemporaryFolder folder;
+  test::write_text(folder.path("text.txt"), 4096);
+  for (const bool recompute : {true, false}) {
+    Options options = test::small_run(folder, GetParam(), 64 * kMiB);
+    options.global_batch = 12;
+    options.micro_batch = 3;
+    options.pass = 2;
+    options.recompute = recompute;
+    test::EngineRun run(options);
+    run.step();
+    OpCounts counts;
+    CpuDevice& device = run.session().device();
+    device.observe_ops(&counts);
+    run.step();
+    run.trainer().drain();
+    device.observe_ops(nullptr);
+    SmallMachine machine(options);
+    double measured_calls = 0;
+    double calls = 0;
+    for (const auto& [op, of_step] : counts.of_op()) {
+      const ComputeCost cost =
+          measure_compute(machine.setup(), machine.device(),
+                          [&op](std::string_view name) { return name == op ? 1.0 : 0.0; });
+      EXPECT_NEAR(calls_in_step(cost, 2, 4), of_step, 1e-9) << op;
+      measured_calls += calls_in_step(cost, 2, 4);
+      calls += of_step;
+    }
+    EXPECT_GT(calls, 0);
+    const ComputeCost all =
+        measure_compute(machine.setup(), machine.device(), [](std::string_view) { return 1.0; });
+    EXPECT_NEAR(calls_in_step(all, 2, 4), measured_calls, 1e-9) << "an op that no step has";
   }
 }
 

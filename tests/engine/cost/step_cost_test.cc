@@ -239,7 +239,8 @@ TEST(StepCost, TheLimitIsWhatMostOfTheBoundIsSpentOn) {
 }
 
 // A slow drive in the forward and slow cores in the backward: what staging holds may move, once at
-// each of two turns, at the drive's slower rate; never more than the excess or the other's leisure.
+// each of two turns of a pass, at the drive's slower rate; never more than the excess or the
+// other's leisure.
 TEST(StepCost, WhatStagingHoldsMovesToTheOtherPhase) {
   const RunSetup setup = setup_of("1");
   std::int64_t staging_bytes = 0;
@@ -266,6 +267,23 @@ TEST(StepCost, WhatStagingHoldsMovesToTheOtherPhase) {
   EXPECT_NEAR(cost.moved_nvme_s, 1e-3, kRounding);
   // The drive bounds both.
   EXPECT_EQ(step_cost(setup, rates, ComputeCost{}).moved_nvme_s, 0);
+}
+
+// Compute has half of the processors, and all of the work half of its seconds on all of them.
+TEST(StepCost, ProcessorsBesideTheWorkersTakeWork) {
+  const RunSetup setup = setup_of("1");
+  MachineRates rates = some_rates();
+  const StepCost whole = step_cost(setup, rates, some_compute());
+  rates.workers_share = 0.5;
+  const StepCost half = step_cost(setup, rates, some_compute());
+  for (const Phase phase : {Phase::forward, Phase::backward}) {
+    const PhaseCost& of_whole = phase_of(whole, phase);
+    const double compute_s = of_whole[CoreWork::matmul] + of_whole[CoreWork::attention] +
+                             of_whole[CoreWork::elementwise] + of_whole[CoreWork::recompute];
+    EXPECT_NEAR(phase_of(half, phase)[Resource::cores], of_whole[Resource::cores] / 2, kRounding);
+    EXPECT_NEAR(phase_of(half, phase)[Resource::workers], compute_s, kRounding);
+    EXPECT_EQ(of_whole[Resource::workers], 0);
+  }
 }
 
 // Three times the forward's: C² weights of 12 a block and the vocabulary, for each row twice; and
