@@ -22,9 +22,10 @@ namespace {
 constexpr std::size_t kIndent = 11;
 constexpr std::size_t kColumns = 100;
 
-// "label      line\n", further lines below the first.
+// "label      line\n", further lines below the first. Wrapped only where `columns` says so: most
+// have paths or commands to be copied.
 std::string labelled(std::string_view label, std::string_view lines,
-                     std::size_t columns = kColumns) {
+                     std::size_t columns = std::string::npos) {
   std::string text;
   while (!lines.empty()) {
     const std::string_view line = lines.substr(0, lines.find('\n'));
@@ -74,10 +75,10 @@ void print_start(const StartReport& report) {
                                           count_text(setup.threads, "thread")));
   }
   text += labelled("binding", binding);
-  text += labelled("writes", NvmeLedger(setup, data, session.volume()).forecast_text());
+  text += labelled("writes", NvmeLedger(setup, data, session.volume()).forecast_text(), kColumns);
   text += labelled("left over", other_stores);
   text += labelled("durable", durable_text(setup, durable));
-  text += labelled("options", options_summary(setup.options), std::string::npos);
+  text += labelled("options", options_summary(setup.options));
   fmt::print("{}\n{}\n", text, plan_table(setup));
   std::fflush(stdout);
 }
