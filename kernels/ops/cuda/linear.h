@@ -1,0 +1,34 @@
+// linear.h on a cuda device. Products by cuBLASLt (matmul.h), the bias in its epilogue where that
+// is possible, else put into the result before. The bias gradient has a kernel of its own: that of
+// cuBLASLt's epilogue cannot be added to what is there.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "kernels/ops/cuda/matmul.h"
+#include "kernels/ops/cuda/scratch.h"
+#include "kernels/ops/view.h"
+
+namespace strata::ops::cuda {
+
+class Linear {
+ public:
+  static constexpr std::int64_t kScratchBytes = Matmul::kWorkspaceBytes;
+
+  explicit Linear(const Scratch& scratch) : matmul_(scratch), scratch_(scratch) {}
+
+  void forward(cudaStream_t stream, const Matrix& y, const Matrix& x, const Matrix& w,
+               const void* bias);
+  void backward_input(cudaStream_t stream, const Matrix& dx, const Matrix& dy, const Matrix& w,
+                      Into into);
+  void backward_weight(cudaStream_t stream, const Matrix& dw, float* dbias, const Matrix& dy,
+                       const Matrix& x, Into into);
+
+ private:
+  Matmul matmul_;
+  Scratch scratch_;
+};
+
+}  // namespace strata::ops::cuda

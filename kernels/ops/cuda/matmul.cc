@@ -1,0 +1,142 @@
+#include "kernels/ops/cuda/matmul.h"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "kernels/base/error.h"
+
+namespace strata::ops::cuda {
+namespace {
+
+void check(cublasStatus_t status, const char* what) {
+  if (status == CUBLAS_STATUS_SUCCESS) return;
+  throw_error<CudaError>("{}: {} ({})", what, cublasLtGetStatusString(status),
+                         cublasLtGetStatusName(status));
+}
+
+cudaDataType type_of(Dtype dtype) { return dtype == Dtype::bf16 ? CUDA_R_16BF : CUDA_R_32F; }
+
+cublasOperation_t operation_of(Layout layout) {
+  return layout == Layout::transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+}
+
+// What algorithms may ask for: 16 bytes are enough for any.
+std::uint32_t alignment_of(const void* address) {
+  constexpr std::uint32_t kMost = 16;
+  const auto bits = reinterpret_cast<std::uintptr_t>(address) | kMost;
+  return std::uint32_t{1} << std::countr_zero(bits);
+}
+
+template <auto kSet, typename Descriptor, typename Attribute, typename Value>
+void set(Descriptor descriptor, Attribute attribute, const Value& value) {
+  check(kSet(descriptor, attribute, &value, sizeof(value)), "cublasLt: an attribute");
+}
+
+}  // namespace
+
+Matmul::Matmul(const Scratch& workspace)
+    : workspace_(workspace.as<std::byte>("cuBLASLt", kWorkspaceBytes)) {
+  cublasLtHandle_t handle = nullptr;
+  check(cublasLtCreate(&handle), "cublasLtCreate");
+  handle_.reset(handle);
+}
+
+Matmul::Operand Matmul::operand(const Matrix& matrix) {
+  return {matrix.dtype, matrix.cols, matrix.rows, matrix.stride, alignment_of(matrix.data)};
+}
+
+// cuBLASLt wants a bias of the result's dtype, which is bf16 only from bf16 factors, and reads
+// it in vectors.
+bool Matmul::can_add_bias(const Matrix& result, const Matrix& factor, const void* bias) {
+  return result.dtype == factor.dtype && alignment_of(bias) == 16;
+}
+
+void Matmul::multiply(cudaStream_t stream, const Matrix& result, const Factor& left,
+                      const Factor& right, Into into, const void* bias) {
+  const Kind kind = {operand(right.memory), operand(left.memory), operand(result),
+                     right.layout,          left.layout,          bias != nullptr};
+  const float one = 1;
+  const float beta = into == Into::add ? 1.0f : 0.0f;
+  const std::lock_guard lock(mutex_);
+  const Plan& plan = plan_for(kind, bias);
+  if (bias != nullptr) {
+    set<cublasLtMatmulDescSetAttribute>(plan.product.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER,
+                                        bias);
+  }
+  check(
+      cublasLtMatmul(handle_.get(), plan.product.get(), &one, right.memory.data, plan.a.get(),
+                     left.memory.data, plan.b.get(), &beta, result.data, plan.d.get(), result.data,
+                     plan.d.get(), &plan.algorithm, workspace_, kWorkspaceBytes, stream),
+      "cublasLtMatmul");
+}
+
+const Matmul::Plan& Matmul::plan_for(const Kind& kind, const void* bias) {
+  const auto known = plans_.find(kind);
+  if (known != plans_.end()) return known->second;
+  return plans_.emplace(kind, make_plan(kind, bias)).first->second;
+}
+
+Matmul::Plan Matmul::make_plan(const Kind& kind, const void* bias) const {
+  Plan plan;
+  cublasLtMatmulDesc_t product = nullptr;
+  check(cublasLtMatmulDescCreate(&product, CUBLAS_COMPUTE_32F, CUDA_R_32F),
+        "cublasLtMatmulDescCreate");
+  plan.product.reset(product);
+  const auto set_product = [&](cublasLtMatmulDescAttributes_t attribute, const auto& value) {
+    set<cublasLtMatmulDescSetAttribute>(product, attribute, value);
+  };
+  set_product(CUBLASLT_MATMUL_DESC_TRANSA, operation_of(kind.a_layout));
+  set_product(CUBLASLT_MATMUL_DESC_TRANSB, operation_of(kind.b_layout));
+  if (kind.bias) {
+    set_product(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+    set_product(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+  }
+  const auto layout = [](auto& handle, const Operand& of) {
+    cublasLtMatrixLayout_t made = nullptr;
+    check(cublasLtMatrixLayoutCreate(&made, type_of(of.dtype), static_cast<std::uint64_t>(of.rows),
+                                     static_cast<std::uint64_t>(of.cols), of.stride),
+          "cublasLtMatrixLayoutCreate");
+    handle.reset(made);
+  };
+  layout(plan.a, kind.a);
+  layout(plan.b, kind.b);
+  layout(plan.d, kind.d);
+  choose_algorithm(plan, kind);
+  return plan;
+}
+
+void Matmul::choose_algorithm(Plan& plan, const Kind& kind) const {
+  cublasLtMatmulPreference_t made = nullptr;
+  check(cublasLtMatmulPreferenceCreate(&made), "cublasLtMatmulPreferenceCreate");
+  const CublasLtHandle<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy> preference(
+      made);
+  const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
+    set<cublasLtMatmulPreferenceSetAttribute>(made, attribute, value);
+  };
+  const std::uint32_t reductions =
+      CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+  prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, reductions);
+  prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{kWorkspaceBytes});
+  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, kind.a.alignment_bytes);
+  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, kind.b.alignment_bytes);
+  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, kind.d.alignment_bytes);
+  prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, kind.d.alignment_bytes);
+
+  cublasLtMatmulHeuristicResult_t best = {};
+  int found = 0;
+  const cublasStatus_t status =
+      cublasLtMatmulAlgoGetHeuristic(handle_.get(), plan.product.get(), plan.a.get(), plan.b.get(),
+                                     plan.d.get(), plan.d.get(), made, 1, &best, &found);
+  if (status == CUBLAS_STATUS_SUCCESS && found > 0) {
+    plan.algorithm = best.algo;
+    return;
+  }
+  throw_error<CudaError>(
+      "cuBLASLt has no algorithm for {} rows of {} columns {} apart in {}, of sums of {} {} ({})",
+      kind.d.cols, kind.d.rows, kind.d.stride, name_of(kind.d.dtype),
+      kind.a_layout == Layout::as_stored ? kind.a.cols : kind.a.rows, name_of(kind.a.dtype),
+      cublasLtGetStatusName(status));
+}
+
+}  // namespace strata::ops::cuda
