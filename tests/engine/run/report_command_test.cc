@@ -1,6 +1,7 @@
 // What a run keeps of where its time went, --profile, and the page that `strata report` makes of
 // it.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -121,6 +122,15 @@ TEST_F(ReportCommand, AnOldFolderHasAPageThatSaysWhatIsMissing) {
   EXPECT_PRED2(mentions, out, "profile.jsonl is missing");
   EXPECT_PRED2(mentions, out, "timeline.json is missing");
   EXPECT_PRED2(mentions, test::contents_of(path("run/report.html")), "Not on this page");
+}
+
+TEST_F(ReportCommand, APipeIsNoPlaceForAPage) {
+  complete("run", {"--warmup", "0"});
+  ASSERT_EQ(::mkfifo(path("pipe").c_str(), 0600), 0);
+  const ProcessResult result = strata({"report", "run", "--output", "pipe"});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_EQ(result.err, "strata: error: replace pipe: it is no regular file\n");
+  EXPECT_TRUE(std::filesystem::is_fifo(path("pipe")));
 }
 
 TEST_F(ReportCommand, ProfileShowsTheTableWithoutAFolder) {
