@@ -67,6 +67,7 @@ DriveDescription read_drives(ObjectReader reader) {
   drive.name = reader.text("name");
   drive.count = reader.count("count", 1, kDrivesMax);
   drive.capacity_bytes = reader.bytes("capacity");
+  if (drive.capacity_bytes == 0) throw ConfigError("drives.capacity must be above 0");
   drive.read_bytes_per_s = reader.bytes_per_s("read_rate");
   drive.written_bytes_per_s = reader.bytes_per_s("write_rate");
   if (reader.has("mixed_rate")) drive.mixed_bytes_per_s = reader.bytes_per_s("mixed_rate");
@@ -96,14 +97,15 @@ MachineDescription read_machine(ObjectReader reader) {
   return machine;
 }
 
-// Options that are about the machine at hand, or a run on it.
-void refuse_contradictions(const Options& options) {
+// Options that are about the machine at hand, or a run on it; and those that a command of tune for
+// the described machine has, where they say something else.
+void refuse_contradictions(const MachineDescription& machine, const Options& options, int threads) {
   const auto refuse = [](bool given, const char* option, const char* why) {
     if (given) throw_error<ConfigError>("--{} and --machine exclude each other: {}", option, why);
   };
-  refuse(!options.nvme.empty(), "nvme", "the drives are the described ones");
+  refuse(!options.nvme.empty() && machine.drive.count == 0, "nvme", "it describes no drives");
   refuse(!options.nvme_endurance.empty(), "nvme-endurance", "drives.endurance says it");
-  refuse(options.threads.has_value(), "threads", "host.cores says it");
+  refuse(options.threads.value_or(threads) != threads, "threads", "host.cores says it");
   refuse(options.isa != "auto", "isa", "it is about the processor of this machine");
   refuse(options.resume, "resume", "the run is on this machine");
   refuse(!options.resume_from.empty(), "resume-from", "the run is on this machine");
@@ -154,12 +156,8 @@ void describe_cores(const MachineDescription& machine, const RunSetup& setup, Ma
 }  // namespace
 
 MachineDescription parse_machine_description(std::string_view text) {
-  try {
-    const nlohmann::json json = nlohmann::json::parse(text);
-    return read_machine(ObjectReader(json, ""));
-  } catch (const nlohmann::json::exception& e) {
-    throw_error<ConfigError>("not valid JSON: {}", e.what());
-  }
+  const nlohmann::json json = parse_object_text(text);
+  return read_machine(ObjectReader(json, ""));
 }
 
 MachineDescription read_machine_description(const std::string& path) {
@@ -185,34 +183,24 @@ comm::Communicator::StagingBytes comm_staging_of(const MachineDescription& machi
 }
 
 Options options_for(const MachineDescription& machine, const Options& options) {
-  refuse_contradictions(options);
   if (options.device == "cuda" && machine.gpu.count == 0) {
     throw ConfigError("--device cuda: --machine describes no GPU");
   }
   Options described = options;
   const bool on_gpu = machine.gpu.count > 0 && options.device != "cpu";
   described.device = on_gpu ? "cuda" : "cpu";
-  const HostDescription& host = machine.host;
-  const int ranks = machine.ranks_per_host;
-  described.threads = std::max(1, host.cores / ranks);
-  const std::int64_t memory_bytes = host.memory_bytes - host.reserved_bytes;
+  described.threads = std::max(1, machine.host.cores / machine.ranks_per_host);
+  refuse_contradictions(machine, options, *described.threads);
+  const std::int64_t host_bytes = options.host_memory.value_or(0);
+  const std::int64_t device_bytes = options.device_memory.value_or(0);
   if (on_gpu) {
-    const std::int64_t device_bytes = machine.gpu.memory_bytes - machine.gpu.reserved_bytes;
-    described.device_memory = options.device_memory.value_or(device_bytes);
-    described.host_memory = options.host_memory.value_or(memory_bytes);
-    require_memory("device-memory", *described.device_memory, device_bytes, "a GPU");
-    require_memory("host-memory", *described.host_memory, memory_bytes, "a host");
-    return described;
+    require_memory("device-memory", device_bytes, machine.gpu.usable_bytes(), "a GPU");
+    require_memory("host-memory", host_bytes, machine.host.usable_bytes(), "a host");
+  } else {  // both tiers are the host's memory
+    require_memory("device-memory and --host-memory",
+                   machine.ranks_per_host * device_bytes + host_bytes, machine.host.usable_bytes(),
+                   "a host");
   }
-  // Both tiers are the host's memory; two unset budgets share it equally.
-  const std::int64_t half_bytes = memory_bytes / 2;
-  const std::int64_t host_bytes = options.host_memory.value_or(
-      options.device_memory ? memory_bytes - ranks * *options.device_memory : half_bytes);
-  described.host_memory = std::max<std::int64_t>(0, host_bytes);
-  described.device_memory =
-      options.device_memory.value_or((memory_bytes - *described.host_memory) / ranks);
-  require_memory("device-memory and --host-memory",
-                 ranks * *described.device_memory + *described.host_memory, memory_bytes, "a host");
   return described;
 }
 

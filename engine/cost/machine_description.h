@@ -36,6 +36,7 @@ struct GpuDescription {
   double memory_bytes_per_s = 0;
   double to_device_bytes_per_s = 0;  // PCIe, of one GPU when all of a host are in use
   double from_device_bytes_per_s = 0;
+  std::int64_t usable_bytes() const { return memory_bytes - reserved_bytes; }
 };
 
 struct HostDescription {
@@ -46,6 +47,7 @@ struct HostDescription {
   std::int64_t reserved_bytes = 0;  // that is left to the system and other programs
   double memory_bytes_per_s = 0;    // read and written, in sum
   double checksum_bytes_per_s = 0;
+  std::int64_t usable_bytes() const { return memory_bytes - reserved_bytes; }
 };
 
 // All drives of a host are alike.
@@ -80,8 +82,8 @@ MachineDescription parse_machine_description(std::string_view text);
 comm::Topology topology_of(const MachineDescription& machine);
 comm::Communicator::StagingBytes comm_staging_of(const MachineDescription& machine);
 
-// What `options` mean on that machine: budgets that are not given are its memory, the device is
-// its GPU or its cores, threads are its cores. Throws ConfigError for options that contradict it.
+// What `options` mean on that machine, but for budgets that are not given: the device is its GPU or
+// its cores, threads are its cores. Throws ConfigError for options that contradict it.
 Options options_for(const MachineDescription& machine, const Options& options);
 
 // Of one rank, for the shapes and the arithmetic of a setup made with options_for().

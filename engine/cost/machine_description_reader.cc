@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -35,6 +36,24 @@ double parse_bytes_per_s(std::string_view text) {
 }
 
 }  // namespace
+
+nlohmann::json parse_object_text(std::string_view text) {
+  using Event = nlohmann::json::parse_event_t;
+  std::vector<std::set<std::string>> keys;  // of the objects that are open
+  const auto refuse_repeats = [&](int, Event event, nlohmann::json& parsed) {
+    if (event == Event::object_start) keys.emplace_back();
+    if (event == Event::object_end) keys.pop_back();
+    if (event == Event::key && !keys.back().insert(parsed.get<std::string>()).second) {
+      throw_error<ConfigError>("{} stands twice in one object", parsed.get<std::string>());
+    }
+    return true;
+  };
+  try {
+    return nlohmann::json::parse(text, refuse_repeats);
+  } catch (const nlohmann::json::exception& e) {
+    throw_error<ConfigError>("not valid JSON: {}", e.what());
+  }
+}
 
 ObjectReader::ObjectReader(const nlohmann::json& json, std::string name)
     : json_(&json), name_(std::move(name)) {

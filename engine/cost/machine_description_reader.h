@@ -7,9 +7,13 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace strata::engine {
+
+// Throws ConfigError for what is no JSON, or has a key twice in one object.
+nlohmann::json parse_object_text(std::string_view text);
 
 class ObjectReader {
  public:

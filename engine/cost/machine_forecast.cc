@@ -17,13 +17,6 @@ constexpr double kDayS = 86'400;
 
 }  // namespace
 
-MachineForecast forecast_on(const MachineDescription& machine, const RunSetup& setup) {
-  const MachineRates rates = rates_of(machine, setup);
-  const ComputeCost compute = derive_compute(setup, rates);
-  return {step_cost(setup, rates, compute), predict_step(setup, rates, compute),
-          setup.batch.tokens_per_step()};
-}
-
 std::string forecast_text(const MachineForecast& forecast, std::int64_t steps) {
   const double step_s = forecast.prediction.step_s;
   std::string text = fmt::format(

@@ -1,12 +1,10 @@
-// MachineForecast: what a step of a planned run would take on a described machine, as `plan` shows
-// it.
+// MachineForecast: what a step of a planned run would take on a machine, as `plan` shows it.
 #pragma once
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
-#include "engine/cost/machine_description.h"
 #include "engine/cost/step_cost.h"
 #include "engine/cost/step_prediction.h"
 
@@ -18,10 +16,6 @@ struct MachineForecast {
   std::int64_t tokens_per_step = 0;  // of all ranks
   double tokens_per_s() const { return static_cast<double>(tokens_per_step) / prediction.step_s; }
 };
-
-// `setup`: made with options_for(machine). Throws ConfigError when the machine's description lacks
-// a figure that this run needs.
-MachineForecast forecast_on(const MachineDescription& machine, const RunSetup& setup);
 
 // The bound's table and what the step and `steps` of them take (0: how many is not known).
 std::string forecast_text(const MachineForecast& forecast, std::int64_t steps);

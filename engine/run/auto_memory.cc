@@ -37,15 +37,21 @@ std::string chosen_json(const Options& options) {
   return json_text(values);
 }
 
-std::string choice_text(const Options& asked, const RankedPlan& plan) {
+// Of this machine.
+std::string left_text(const Options& asked, const RankedPlan& plan) {
+  if (!asked.machine.empty()) return "";
   const offload::Plan& held = plan.setup.plan;
   const std::int64_t taken = held.device_memory_bytes + held.host_memory_bytes;
   const std::int64_t left = available_memory_bytes() - taken * plan.setup.topology.local_world_size;
-  std::string text = fmt::format(
-      "auto: {} of device and {} of host memory, which leaves {} free; a step is predicted to take "
-      "{};",
-      format_bytes(held.device_memory_bytes), format_bytes(held.host_memory_bytes),
-      format_bytes(std::max<std::int64_t>(0, left)), duration_text(plan.prediction.step_s));
+  return fmt::format(", which leaves {} free", format_bytes(std::max<std::int64_t>(0, left)));
+}
+
+std::string choice_text(const Options& asked, const RankedPlan& plan) {
+  const offload::Plan& held = plan.setup.plan;
+  std::string text =
+      fmt::format("auto: {} of device and {} of host memory{}; a step is predicted to take {};",
+                  format_bytes(held.device_memory_bytes), format_bytes(held.host_memory_bytes),
+                  left_text(asked, plan), duration_text(plan.prediction.step_s));
   for (const OptionSpec& option : option_list()) {
     if (!is_chosen(option) || option.get(plan.options) == option.get(asked)) continue;
     text += fmt::format(" --{} {}", option.name, option.get(plan.options));
@@ -60,11 +66,11 @@ bool asks_for_auto_memory(const Options& options) {
          (is_given(options, "host-memory") && !options.host_memory);
 }
 
-Options with_auto_memory(const Options& options, Ranks& ranks) {
+Options with_auto_memory(const Options& options, Measuring measuring, Ranks& ranks) {
   comm::Communicator& comm = ranks.comm;
   const SearchTarget target = agree(comm, [&] { return make_search_target(options, comm); });
   SearchSpace space = make_search_space(target.options, target.place, Variation::none);
-  const MachineModel model = model_of_target(target, space, Measuring::what_is_not_known, ranks);
+  const MachineModel model = model_of_target(target, space, measuring, ranks);
   const std::string mine = agree(comm, [&]() -> std::string {
     if (comm.rank() != 0) return "";
     const RankedPlan best =

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "engine/options/options.h"
+#include "engine/run/measured_machine.h"
 #include "engine/run/ranks.h"
 
 namespace strata::engine {
@@ -12,9 +13,9 @@ bool asks_for_auto_memory(const Options& options);
 
 // The options with the budgets that were not given a size, --place, --activations, --recompute,
 // --prefetch and --chunk-size as rank 0's search chose them, where they were not given. Budgets are
-// no larger than the plan needs, and leave the machine the margin of memory_budgets.h. Measures
-// what is not known of the machine; says what was taken and what is left. Collective. Throws what
-// search_plans() throws.
-Options with_auto_memory(const Options& options, Ranks& ranks);
+// no larger than the plan needs, and leave the machine the margin of memory_budgets.h. Says what
+// was taken and what is left. Collective. Throws what search_plans() throws, and ConfigError where
+// the machine is not known and must not be measured.
+Options with_auto_memory(const Options& options, Measuring measuring, Ranks& ranks);
 
 }  // namespace strata::engine

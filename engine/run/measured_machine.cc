@@ -7,14 +7,14 @@
 #include <utility>
 
 #include "engine/cost/machine_cache.h"
+#include "engine/options/option_list.h"
 #include "engine/plan/write_forecast.h"
+#include "engine/run/compute_device.h"
 #include "engine/run/run_store.h"
 #include "io/volume.h"
-#include "kernels/base/budget.h"
 #include "kernels/base/bytes.h"
 #include "kernels/base/error.h"
 #include "kernels/base/worker_set.h"
-#include "kernels/device/cpu_device.h"
 
 namespace strata::engine {
 
@@ -36,14 +36,6 @@ std::unique_ptr<io::Volume> measuring_volume(const Options& options) {
   }
 }
 
-// Whether all ranks say so. Collective.
-bool all_agree(comm::Communicator& comm, bool mine) {
-  const auto vote = static_cast<std::byte>(mine);
-  std::vector<std::byte> votes(static_cast<std::size_t>(comm.world_size()));
-  comm.all_gather_host(std::span(&vote, 1), votes);
-  return std::all_of(votes.begin(), votes.end(), [](std::byte v) { return v != std::byte{0}; });
-}
-
 // One setup for each micro-batch that fits on all ranks. Collective.
 std::vector<RunSetup> common_setups(SearchSpace& space, const SearchPlace& place,
                                     comm::Communicator& comm) {
@@ -55,7 +47,7 @@ std::vector<RunSetup> common_setups(SearchSpace& space, const SearchPlace& place
   std::vector<std::int64_t> sizes;
   for (const std::int64_t size : space.micro_batches) {
     const auto found = std::find_if(mine.begin(), mine.end(), [&](const RunSetup& setup) {
-      return setup.batch.micro_batch == size;
+      return setup.options.micro_batch == size;
     });
     if (!all_agree(comm, found != mine.end())) continue;
     common.push_back(*found);
@@ -74,25 +66,29 @@ class MachineMeasurement {
         workers_(setup.threads, setup.cpus),
         directories_(io::paths_of(store_directories(setup.options))) {}
 
-  MicroBatchModel measure(const RunSetup& setup) {
-    Budget host("host memory", setup.plan.host_memory_bytes);
-    CpuDevice device({setup.plan.device_memory_bytes, -1}, host, workers_, ranks_.failure, nullptr);
-    const Dtype arithmetic =
-        setup.options.matmul_dtype == "f32" ? Dtype::f32 : setup.shape.precision;
-    ops::attach_cpu_ops(device, setup.isa, setup.op_limits, arithmetic, {});
+  // Nothing where it is not known and must not be measured.
+  std::optional<MicroBatchModel> measure(const RunSetup& setup) {
+    ComputeDevice compute_device(setup, workers_, ranks_.failure, nullptr);
+    CpuDevice& device = compute_device.device;
     const MachineIdentity identity = identify_machine(setup);
     MachineCache cache(machine_cache_path(identity), identity);
-    MicroBatchModel model{rates(setup, device, cache), {}};
-    model.compute = compute(setup, model.rates, device, cache);
-    return model;
+    std::optional<MachineRates> found = rates(setup, device, cache);
+    if (!found) return std::nullopt;
+    const std::optional<ComputeCost> cost = compute(setup, *found, device, cache);
+    if (!all_agree(ranks_.comm, cost.has_value())) return std::nullopt;
+    return MicroBatchModel{std::move(*found), *cost};
   }
 
-  bool measured_some() const { return measured_some_; }
+  std::string origin() const {
+    return measured_some_ ? "rates measured now"
+                          : "rates as measured before; strata tune --refresh measures anew";
+  }
 
  private:
-  MachineRates rates(const RunSetup& setup, CpuDevice& device, MachineCache& cache) {
+  std::optional<MachineRates> rates(const RunSetup& setup, CpuDevice& device, MachineCache& cache) {
     auto known = knows() ? cache.find_rates(setup, directories_) : std::nullopt;
-    if (all_agree(ranks_.comm, known.has_value())) return *known;
+    if (all_agree(ranks_.comm, known.has_value())) return known;
+    if (!measures()) return std::nullopt;
     measured_some_ = true;
     std::unique_ptr<io::Volume> volume;
     if (!drives_) volume = agree(ranks_.comm, [&] { return measuring_volume(setup.options); });
@@ -103,10 +99,10 @@ class MachineMeasurement {
     return rates;
   }
 
-  ComputeCost compute(const RunSetup& setup, const MachineRates& rates, CpuDevice& device,
-                      MachineCache& cache) {
-    const auto known = knows() ? cache.find_compute(setup, rates) : std::nullopt;
-    if (known) return *known;
+  std::optional<ComputeCost> compute(const RunSetup& setup, const MachineRates& rates,
+                                     CpuDevice& device, MachineCache& cache) {
+    auto known = knows() ? cache.find_compute(setup, rates) : std::nullopt;
+    if (known || !measures()) return known;
     measured_some_ = true;
     ops::set_matmul_choices(device, rates.matmuls, rates.default_arithmetic);
     const ComputeCost cost = measure_compute(setup, device);
@@ -114,7 +110,8 @@ class MachineMeasurement {
     return cost;
   }
 
-  bool knows() const { return measuring_ == Measuring::what_is_not_known; }
+  bool knows() const { return measuring_ != Measuring::everything; }
+  bool measures() const { return measuring_ != Measuring::nothing; }
   bool stores() const { return ranks_.comm.topology().local_rank == 0; }
 
   const Measuring measuring_;
@@ -133,10 +130,29 @@ MachineModel measure_for_search(SearchSpace& space, const SearchPlace& place, Me
   MachineMeasurement measurement(measuring, ranks, setups.front());
   MachineModel model;
   for (const RunSetup& setup : setups) {
-    model.of_micro_batch.emplace(setup.batch.micro_batch, measurement.measure(setup));
+    std::optional<MicroBatchModel> measured = measurement.measure(setup);
+    if (!measured) {
+      throw ConfigError(
+          "auto: this machine was not measured for this model yet; strata tune with these options "
+          "measures it, or give --device-memory and --host-memory sizes");
+    }
+    model.of_micro_batch.emplace(setup.options.micro_batch, std::move(*measured));
   }
-  model.origin = measurement.measured_some() ? "rates measured now"
-                                             : "rates as measured before; --refresh measures anew";
+  model.origin = measurement.origin();
+  return model;
+}
+
+std::optional<MachineModel> measured_before(const RunSetup& setup, Ranks& ranks) {
+  RunSetup as_measured = setup;
+  as_measured.options = without_outputs(setup.options);
+  as_measured.shape.recompute = true;
+  MachineMeasurement measurement(Measuring::nothing, ranks, as_measured);
+  std::optional<MicroBatchModel> measured = measurement.measure(as_measured);
+  const bool has_nvme = setup.plan.total_bytes(offload::Tier::nvme) > 0;
+  if (!measured || (has_nvme && !measured->rates.nvme.in_use())) return std::nullopt;
+  MachineModel model;
+  model.of_micro_batch.emplace(setup.options.micro_batch, std::move(*measured));
+  model.origin = measurement.origin();
   return model;
 }
 
@@ -148,22 +164,13 @@ Options without_outputs(const Options& options) {
     while (!fs::exists(folder)) folder = folder.parent_path();
     trial.nvme = folder.string();
   }
-  trial.run.clear();
-  trial.resume = false;
-  trial.resume_step.reset();
-  trial.resume_from.clear();
-  trial.allow_change.clear();
-  trial.checkpoint_every.reset();
-  trial.checkpoint_to.clear();
-  trial.export_to.clear();
-  trial.export_every = 0;
+  for (const OptionSpec& option : option_list()) {
+    const bool is_output =
+        option.group == OptionGroup::run || option.group == OptionGroup::watching;
+    if (is_output) option.set(trial, option.get(defaults));
+  }
   trial.val_data.clear();
   trial.val_fraction = 0;
-  trial.sample_tokens = 0;
-  trial.sample_every = 0;
-  trial.sample_prompt = defaults.sample_prompt;
-  trial.log.clear();
-  trial.trace.clear();
   return trial;
 }
 

@@ -7,7 +7,6 @@
 #include <optional>
 #include <utility>
 
-#include "engine/cost/machine_description.h"
 #include "engine/cost/machine_forecast.h"
 #include "engine/data/training_data.h"
 #include "engine/options/json_text.h"
@@ -15,9 +14,11 @@
 #include "engine/plan/plan_report.h"
 #include "engine/plan/run_setup.h"
 #include "engine/plan/write_forecast.h"
+#include "engine/run/auto_memory.h"
 #include "engine/run/drive_lives.h"
 #include "engine/run/run_length.h"
 #include "engine/run/run_store.h"
+#include "engine/run/search_target.h"
 #include "engine/run/storage_check.h"
 #include "engine/run/tokenizer_check.h"
 #include "kernels/base/bytes.h"
@@ -27,25 +28,25 @@ namespace strata::engine {
 
 namespace {
 
-// Where the run would be.
-struct Target {
-  Options options;
-  comm::Topology topology;
-  comm::Communicator::StagingBytes comm_staging;
-  std::optional<MachineDescription> machine;  // nothing: this one
-};
-
-Target target_of(const Options& options, const comm::Communicator& comm) {
-  if (options.machine.empty()) return {options, comm.topology(), comm.staging_bytes(), {}};
-  MachineDescription machine = read_machine_description(options.machine);
-  return {options_for(machine, options), topology_of(machine), comm_staging_of(machine),
-          std::move(machine)};
+SearchTarget target_of(const Options& options, const comm::Communicator& comm) {
+  SearchTarget target;
+  if (!options.machine.empty()) {
+    target = described_target(options);
+    const MemoryBudgets budgets = even_budgets(target.options, target.place);
+    target.options = with_budgets(target.options, budgets, target.place.topology);
+    return target;
+  }
+  target.options = options;
+  target.place.topology = comm.topology();
+  target.place.comm_staging = comm.staging_bytes();
+  return target;
 }
 
 struct Planned {
   RunSetup setup;
   std::optional<MachineDescription> machine;
-  std::optional<MachineForecast> forecast;  // with a described machine
+  std::optional<MachineForecast> forecast;  // where the machine's rates are known
+  std::string rates;                        // where they are from
   NvmeSpace nvme;
   std::string data;               // what it is, in words; "": none is named
   std::string tokenizer_warning;  // "": checked, or there is none
@@ -83,12 +84,12 @@ NvmeSpace described_space(const MachineDescription& machine, const RunSetup& set
 }
 
 // What train would refuse is refused here too; a program that asked for JSON gets it even then.
-Planned make_planned(const Options& options, const comm::Communicator& comm) {
+Planned make_planned(const SearchTarget& target, const comm::Communicator& comm) {
+  const Options& options = target.options;
   const bool prints_json = options.json && comm.rank() == 0;
-  Target target = target_of(options, comm);
   Planned planned;
   try {
-    planned.setup = make_run_setup(target.options, target.topology, target.comm_staging);
+    planned.setup = make_run_setup(options, target.place.topology, target.place.comm_staging);
   } catch (const PlanDoesNotFit& e) {
     const offload::Shortfall& shortfall = e.shortfall();
     if (prints_json) {
@@ -120,8 +121,7 @@ Planned make_planned(const Options& options, const comm::Communicator& comm) {
     }
     throw;
   }
-  if (target.machine) planned.forecast = forecast_on(*target.machine, setup);
-  planned.machine = std::move(target.machine);
+  planned.machine = target.machine;
   return planned;
 }
 
@@ -168,10 +168,11 @@ nlohmann::json report_json(const Planned& planned) {
     json["storage"]["run_written_bytes"] =
         planned.writes.total_bytes(planned.steps, planned.evaluations);
   }
-  if (planned.machine) {
+  if (planned.forecast) {
     json["machine"] = forecast_json(*planned.forecast, planned.steps);
-    json["machine"]["name"] = planned.machine->name;
+    json["machine"]["rates"] = planned.rates;
   }
+  if (planned.machine) json["machine"]["name"] = planned.machine->name;
   return json;
 }
 
@@ -184,7 +185,11 @@ std::string report_text(const Planned& planned) {
   if (planned.machine) text += fmt::format("machine    {}\n", planned.machine->name);
   text += fmt::format("device     {}\n\n{}\n", resolve_device(planned.setup.options),
                       plan_table(planned.setup));
-  if (planned.forecast) text += forecast_text(*planned.forecast, planned.steps) + "\n";
+  if (planned.forecast) {
+    text += fmt::format("{}\n{}\n", planned.rates, forecast_text(*planned.forecast, planned.steps));
+  } else {
+    text += "time of a step: not known; strata tune with these options measures this machine\n\n";
+  }
   return text + writes_text(planned) + verdict(planned.nvme) + "\n";
 }
 
@@ -192,7 +197,17 @@ std::string report_text(const Planned& planned) {
 
 int run_plan(const Options& options, Ranks& ranks) {
   comm::Communicator& comm = ranks.comm;
-  const Planned planned = agree(comm, [&] { return make_planned(options, comm); });
+  const Options chosen = asks_for_auto_memory(options)
+                             ? with_auto_memory(options, Measuring::nothing, ranks)
+                             : options;
+  const SearchTarget target = agree(comm, [&] { return target_of(chosen, comm); });
+  Planned planned = agree(comm, [&] { return make_planned(target, comm); });
+  if (const auto model = known_model(target, planned.setup, ranks)) {
+    const StepModel steps = model->step_model();
+    planned.forecast = {steps.cost(planned.setup), steps.predict(planned.setup),
+                        planned.setup.batch.tokens_per_step()};
+    planned.rates = model->origin;
+  }
   if (comm.rank() != 0) return 0;
   if (options.json) {
     print_json(report_json(planned));

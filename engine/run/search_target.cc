@@ -3,6 +3,7 @@
 #include <limits>
 #include <utility>
 
+#include "engine/checkpoint/store_pointer.h"
 #include "engine/plan/memory_budgets.h"
 #include "engine/run/run_store.h"
 #include "io/drive_space.h"
@@ -12,9 +13,19 @@ namespace strata::engine {
 
 namespace {
 
-// Of one rank. A run that goes on has its space.
+// `setup`: any with its micro-batch.
+MicroBatchModel described_model(const MachineDescription& machine, RunSetup setup) {
+  setup.shape.recompute = true;
+  MachineRates rates = rates_of(machine, setup);
+  const ComputeCost compute = derive_compute(setup, rates);
+  return {std::move(rates), compute};
+}
+
+// Of one rank. A run that has a store has its space.
 std::int64_t free_storage_bytes(const Options& options, int ranks) {
-  if (options.resume) return std::numeric_limits<std::int64_t>::max();
+  if (options.resume && read_store_pointer(options.run)) {
+    return std::numeric_limits<std::int64_t>::max();
+  }
   const Options kept = without_outputs(options);  // whose --run need not exist yet
   const std::vector<std::string> paths = io::paths_of(store_directories(kept));
   std::int64_t bytes = 0;
@@ -29,29 +40,25 @@ std::int64_t free_storage_bytes(const Options& options, int ranks) {
   return bytes / ranks;
 }
 
+}  // namespace
+
+SearchPlace place_of(const MachineDescription& machine, const Options& described) {
+  SearchPlace place;
+  place.topology = topology_of(machine);
+  place.comm_staging = comm_staging_of(machine);
+  place.memory_bytes = machine.host.usable_bytes() / machine.ranks_per_host;
+  if (described.device == "cuda") place.device_bytes = machine.gpu.usable_bytes();
+  place.storage_bytes = machine.drive.count * machine.drive.capacity_bytes / machine.ranks_per_host;
+  return place;
+}
+
 SearchTarget described_target(const Options& options) {
   SearchTarget target;
   target.machine = read_machine_description(options.machine);
-  const MachineDescription& machine = *target.machine;
-  target.options = options_for(machine, options);
-  target.place.topology = topology_of(machine);
-  target.place.comm_staging = comm_staging_of(machine);
-  target.place.storage_bytes =
-      machine.drive.count * machine.drive.capacity_bytes / machine.ranks_per_host;
-  const bool one_memory = target.options.device == "cpu";
-  if (one_memory && !options.device_memory && !options.host_memory) {
-    target.place.memory_bytes =
-        *target.options.device_memory + *target.options.host_memory / machine.ranks_per_host;
-    target.options.device_memory.reset();
-    target.options.host_memory.reset();
-  }
-  if (target.place.storage_bytes > 0 && options.nvme.empty() && options.run.empty()) {
-    target.options.nvme = "DIR";  // for the command that is shown
-  }
+  target.options = options_for(*target.machine, options);
+  target.place = place_of(*target.machine, target.options);
   return target;
 }
-
-}  // namespace
 
 SearchTarget make_search_target(const Options& options, const comm::Communicator& comm) {
   if (!options.machine.empty()) return described_target(options);
@@ -73,12 +80,19 @@ MachineModel model_of_target(const SearchTarget& target, SearchSpace& space, Mea
   const std::vector<RunSetup> setups = feasible_micro_batches(space, target.place);
   space.micro_batches.clear();
   for (const RunSetup& setup : setups) {
-    space.micro_batches.push_back(setup.batch.micro_batch);
-    MachineRates rates = rates_of(*target.machine, setup);
-    const ComputeCost compute = derive_compute(setup, rates);
-    model.of_micro_batch.emplace(setup.batch.micro_batch,
-                                 MicroBatchModel{std::move(rates), compute});
+    space.micro_batches.push_back(setup.options.micro_batch);
+    model.of_micro_batch.emplace(setup.options.micro_batch,
+                                 described_model(*target.machine, setup));
   }
+  return model;
+}
+
+std::optional<MachineModel> known_model(const SearchTarget& target, const RunSetup& setup,
+                                        Ranks& ranks) {
+  if (!target.machine) return measured_before(setup, ranks);
+  MachineModel model;
+  model.origin = fmt::format("on {}, as described", target.machine->name);
+  model.of_micro_batch.emplace(setup.options.micro_batch, described_model(*target.machine, setup));
   return model;
 }
 

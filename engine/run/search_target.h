@@ -1,4 +1,4 @@
-// SearchTarget: the machine that a search for plans is made for: this one, or one described.
+// SearchTarget: the machine that a run is planned for: this one, or one described.
 #pragma once
 
 #include <optional>
@@ -20,10 +20,18 @@ struct SearchTarget {
 
 // Looks at the free memory and drives of this machine, or reads --machine. Throws ConfigError.
 SearchTarget make_search_target(const Options& options, const comm::Communicator& comm);
+// `described`: by options_for().
+SearchPlace place_of(const MachineDescription& machine, const Options& described);
+// Of --machine, which is given.
+SearchTarget described_target(const Options& options);
 
 // Rates and costs there, for the micro-batches of the space that fit, to which it cuts the space;
 // `measuring`: of this machine. Collective.
 MachineModel model_of_target(const SearchTarget& target, SearchSpace& space, Measuring measuring,
                              Ranks& ranks);
+
+// Of this setup there, if it is known without measuring. Collective.
+std::optional<MachineModel> known_model(const SearchTarget& target, const RunSetup& setup,
+                                        Ranks& ranks);
 
 }  // namespace strata::engine

@@ -54,14 +54,10 @@ Session::Session(const RunSetup& setup, comm::Communicator& comm, FailureLatch& 
       tracer_(make_tracer(setup)),
       compute_workers_(setup.threads, setup.cpus),
       streaming_workers_(setup.threads, setup.cpus),
-      host_budget_("host memory", setup.plan.host_memory_bytes),
-      device_({setup.plan.device_memory_bytes, -1}, host_budget_, compute_workers_, failure,
-              tracer_.get()),
+      compute_device_(setup, compute_workers_, failure, tracer_.get()),
       engine_choice_(agree(comm, [&] { return engine_for(setup); })),
       store_(open_store ? open_store(engine_choice_, tracer_.get())
                         : make_new_store(setup, comm, engine_choice_, tracer_.get())) {
-  const Dtype arithmetic = setup.options.matmul_dtype == "f32" ? Dtype::f32 : setup.shape.precision;
-  ops::attach_cpu_ops(device_, setup.isa, setup.op_limits, arithmetic, {});
   measure(setup);
 }
 
@@ -80,15 +76,15 @@ void Session::measure(const RunSetup& setup) {
   });
   io::Volume* const measured = store_.is_new ? volume() : scratch.get();
   rates_ =
-      measure_machine(setup, device_, trains ? measured : nullptr, comm_, kept ? &*kept : nullptr);
-  if (trains) compute_ = measure_compute(setup, device_);
+      measure_machine(setup, device(), trains ? measured : nullptr, comm_, kept ? &*kept : nullptr);
+  if (trains) compute_ = measure_compute(setup, device());
   for (int d = 0; scratch != nullptr && d < scratch->devices(); ++d) {
     measuring_traffic_.push_back(scratch->device_traffic(d));
   }
 }
 
 TrainerParts Session::trainer_parts() {
-  return {device_, streaming_workers_, comm_, failure_, volume(), tracer_.get()};
+  return {device(), streaming_workers_, comm_, failure_, volume(), tracer_.get()};
 }
 
 }  // namespace strata::engine

@@ -10,14 +10,13 @@
 #include "engine/cost/compute_cost.h"
 #include "engine/cost/machine_rates.h"
 #include "engine/plan/run_setup.h"
+#include "engine/run/compute_device.h"
 #include "engine/run/run_store.h"
 #include "engine/step/trainer.h"
 #include "io/volume.h"
-#include "kernels/base/budget.h"
 #include "kernels/base/failure_latch.h"
 #include "kernels/base/trace.h"
 #include "kernels/base/worker_set.h"
-#include "kernels/device/cpu_device.h"
 #include "offload/comm/communicator.h"
 
 namespace strata::engine {
@@ -40,7 +39,7 @@ class Session {
   const MachineRates& rates() const { return rates_; }
   // All 0 in inference.
   const ComputeCost& compute() const { return compute_; }
-  CpuDevice& device() { return device_; }
+  CpuDevice& device() { return compute_device_.device; }
   // Null when nothing is ever on NVMe.
   io::Volume* volume() { return store_.volume.get(); }
   RunStore& store() { return store_; }
@@ -58,8 +57,7 @@ class Session {
   std::unique_ptr<Tracer> tracer_;
   WorkerSet compute_workers_;
   WorkerSet streaming_workers_;
-  Budget host_budget_;
-  CpuDevice device_;
+  ComputeDevice compute_device_;
   io::EngineChoice engine_choice_;
   RunStore store_;
   MachineRates rates_;

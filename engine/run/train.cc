@@ -256,7 +256,9 @@ RunEnd train(const Prepared& prepared, Session& session, Ranks& ranks, DurableRu
 
 int run_train(const Options& asked, Ranks& ranks, std::chrono::steady_clock::time_point started) {
   comm::Communicator& comm = ranks.comm;
-  const Options options = asks_for_auto_memory(asked) ? with_auto_memory(asked, ranks) : asked;
+  const Options options = asks_for_auto_memory(asked)
+                              ? with_auto_memory(asked, Measuring::what_is_not_known, ranks)
+                              : asked;
   Prepared prepared = agree(comm, [&] { return prepare(options, comm); });
   require_same(comm, shared_settings(options, prepared.data));
   const RunSetup& setup = prepared.setup;

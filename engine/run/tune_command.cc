@@ -1,6 +1,7 @@
 #include "engine/run/tune_command.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -50,11 +51,42 @@ std::vector<MeasuredSteps> measure(const SearchTarget& target, SearchSpace& spac
   return measured;
 }
 
+// "DIR1,DIR2"
+std::string placeholders(int drives) {
+  std::vector<std::string> names;
+  for (int d = 1; d <= drives; ++d) names.push_back(fmt::format("DIR{}", d));
+  return fmt::format("{}", fmt::join(names, ","));
+}
+
+// Of the commands for a described machine: gives them directories where their plan needs some and
+// nobody named any, and says what to know of them.
+std::vector<std::string> name_drives(const MachineDescription& machine,
+                                     std::vector<RankedPlan>& plans) {
+  const std::string directories = placeholders(machine.drive.count);
+  std::vector<std::string> notes;
+  bool named = false;
+  for (RankedPlan& plan : plans) {
+    const bool has_nvme = plan.setup.plan.total_bytes(offload::Tier::nvme) > 0;
+    if (!has_nvme || !plan.options.nvme.empty() || !plan.options.run.empty()) continue;
+    plan.options.nvme = directories;
+    named = true;
+  }
+  if (named) notes.push_back(directories + ": a directory on each drive of that machine");
+  if (plans.front().options.device == "cuda") {
+    notes.emplace_back(
+        "--device cuda: no build runs it yet; strata plan --machine takes these options");
+  }
+  return notes;
+}
+
 }  // namespace
 
 void check_tuned_options(const Options& options) {
   check_options(options);
   check_tune_options(options);
+  if (options.refresh && !options.machine.empty()) {
+    throw ConfigError("--refresh measures this machine, and --machine describes another");
+  }
   if (!options.measure) return;
   if (!options.machine.empty()) {
     throw ConfigError("--measure trains on this machine, and --machine describes another");
@@ -79,8 +111,16 @@ int run_tune(const Options& options, Ranks& ranks) {
   if (options.measure) measured = measure(target, space, plans, model, ranks);
   const std::vector<DriveLife> drives =
       target.machine ? drives_of(*target.machine) : drives_of(target.options);
-  const TuneReport report{target.options, plans,       measured, steps_of_run(plans.front().setup),
-                          drives,         model.origin};
+  const std::vector<std::string> notes =
+      target.machine ? name_drives(*target.machine, plans) : std::vector<std::string>();
+  const TuneReport report{target.options,
+                          plans,
+                          measured,
+                          steps_of_run(plans.front().setup),
+                          drives,
+                          model.origin,
+                          model.of_micro_batch.begin()->second.rates.nvme,
+                          notes};
   if (options.json) {
     fmt::print("{}\n", json_text(tune_json(report)));
   } else {

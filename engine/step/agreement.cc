@@ -51,4 +51,11 @@ void raise_together(comm::Communicator& comm, std::exception_ptr mine) {
                       first->exit_code);
 }
 
+bool all_agree(comm::Communicator& comm, bool mine) {
+  const auto vote = static_cast<std::byte>(mine);
+  std::vector<std::byte> votes(static_cast<std::size_t>(comm.world_size()));
+  comm.all_gather_host(std::span(&vote, 1), votes);
+  return std::ranges::all_of(votes, [](std::byte v) { return v != std::byte{0}; });
+}
+
 }  // namespace strata::engine

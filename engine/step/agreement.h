@@ -21,6 +21,9 @@ class AgreedFailure final : public ExitError {
 // with one rank, otherwise an AgreedFailure that names the first rank, unless all say the same.
 void raise_together(comm::Communicator& comm, std::exception_ptr mine);
 
+// Whether all ranks say so. Collective.
+bool all_agree(comm::Communicator& comm, bool mine);
+
 // Runs `work`, which is not collective, on every rank and returns its result if it succeeds on all;
 // otherwise throws as raise_together().
 template <typename Work>

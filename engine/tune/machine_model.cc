@@ -7,7 +7,7 @@ namespace strata::engine {
 namespace {
 
 const MicroBatchModel& model_of(const MachineModel& machine, const RunSetup& setup) {
-  const auto found = machine.of_micro_batch.find(setup.batch.micro_batch);
+  const auto found = machine.of_micro_batch.find(setup.options.micro_batch);
   STRATA_CHECK(found != machine.of_micro_batch.end(), "a micro-batch that was not measured");
   return found->second;
 }

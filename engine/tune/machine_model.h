@@ -18,8 +18,8 @@ struct MicroBatchModel {
 };
 
 struct MachineModel {
-  std::map<std::int64_t, MicroBatchModel> of_micro_batch;
-  std::string origin;  // of the rates, in a line for people
+  std::map<std::int64_t, MicroBatchModel> of_micro_batch;  // by --micro-batch
+  std::string origin;                                      // of the rates, in a line for people
 
   // Refers to this object. Of setups whose micro-batch is one of these.
   StepModel step_model() const;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <string>
 #include <tuple>
@@ -18,10 +19,10 @@ using offload::Tier;
 namespace {
 
 constexpr double kSameTime = 0.005;
-constexpr std::size_t kPredictionsMax = 60;
+constexpr std::size_t kPredictionsMax = 300;
 constexpr std::size_t kRefinedMin = 5;
 
-// What is nearly the same has mostly the same number.
+// Bounds that are nearly the same have mostly the same number.
 double level(double seconds) { return std::round(std::log(seconds) / kSameTime); }
 
 double work_s(const StepCost& cost) {
@@ -39,21 +40,80 @@ struct Bounded {
   auto rank() const { return std::tuple(level(bound_s), work_s); }
 };
 
+// What a plan is judged by.
+struct Standing {
+  double step_s;
+  std::int64_t written_bytes;
+  std::int64_t read_bytes;
+  std::int64_t memory_bytes;
+
+  Standing(const offload::Plan& plan, double step_s)
+      : step_s(step_s),
+        written_bytes(plan.nvme_written_bytes()),
+        read_bytes(plan.nvme_read_bytes()),
+        memory_bytes(plan.total_bytes(Tier::device) + plan.total_bytes(Tier::host)) {}
+
+  bool takes_as_long(double other_s) const { return step_s <= (1 + kSameTime) * other_s; }
+  // Among those that take as long.
+  auto needs() const { return std::tuple(written_bytes, memory_bytes, step_s); }
+  bool equals(const Standing& other) const {
+    return takes_as_long(other.step_s) && other.takes_as_long(step_s) &&
+           written_bytes == other.written_bytes && read_bytes == other.read_bytes &&
+           ceil_div(memory_bytes, kMiB) == ceil_div(other.memory_bytes, kMiB);
+  }
+};
+
 struct Predicted {
   Candidate candidate;
   std::string outline;
-  double step_s;
-  std::int64_t written_bytes;
-  std::int64_t memory_bytes;
-  auto rank() const { return std::tuple(level(step_s), written_bytes, memory_bytes, step_s); }
-  // Less memory is no reason for shallow prefetch and small chunks, whose requests no model times.
-  auto gain_rank() const { return std::tuple(level(step_s), written_bytes); }
+  Standing standing;
 };
 
+struct Finished {
+  RankedPlan plan;
+  Standing standing;
+};
+
+// Next comes always, of those that take as long as the fastest one left, the one that needs least.
 template <typename T>
-void sort_by_rank(std::vector<T>& list) {
-  std::stable_sort(list.begin(), list.end(),
-                   [](const T& a, const T& b) { return a.rank() < b.rank(); });
+void sort_best_first(std::vector<T>& list) {
+  for (auto next = list.begin(); next != list.end(); ++next) {
+    const double fastest_s = std::min_element(next, list.end(), [](const T& a, const T& b) {
+                               return a.standing.step_s < b.standing.step_s;
+                             })->standing.step_s;
+    const auto best = std::min_element(next, list.end(), [&](const T& a, const T& b) {
+      const auto rank = [&](const Standing& standing) {
+        return std::tuple(!standing.takes_as_long(fastest_s), standing.needs());
+      };
+      return rank(a.standing) < rank(b.standing);
+    });
+    std::rotate(next, best, best + 1);
+  }
+}
+
+// Of those that are the same to `same`, the first stays.
+template <typename T, typename Same>
+void erase_repeated(std::vector<T>& list, const Same& same) {
+  for (auto one = list.begin(); one != list.end(); ++one) {
+    list.erase(
+        std::remove_if(one + 1, list.end(), [&](const T& other) { return same(*one, other); }),
+        list.end());
+  }
+}
+
+template <typename T>
+void cut(std::vector<T>& list, std::size_t count) {
+  if (list.size() > count)
+    list.erase(list.begin() + static_cast<std::ptrdiff_t>(count), list.end());
+}
+
+// Of the `count` fastest outlines the slowest; infinite where there are fewer.
+double slowest_kept_s(const std::map<std::string, double>& fastest_s, std::size_t count) {
+  if (fastest_s.size() < count) return std::numeric_limits<double>::infinity();
+  std::vector<double> sorted;
+  for (const auto& [outline, step_s] : fastest_s) sorted.push_back(step_s);
+  std::sort(sorted.begin(), sorted.end());
+  return sorted[count - 1];
 }
 
 class PlanSearch {
@@ -62,18 +122,23 @@ class PlanSearch {
       : candidates_(space, place), model_(model) {}
 
   std::vector<RankedPlan> run(std::size_t count) {
-    const std::size_t refined = std::max(count, kRefinedMin);
-    std::vector<Predicted> predicted = predict(bounded(), refined);
-    if (predicted.size() > refined) predicted.resize(refined);
-    for (Predicted& plan : predicted) refine(plan);
-    sort_by_rank(predicted);
-    if (predicted.size() > count) predicted.resize(count);
+    std::vector<Finished> finished;
+    for (Predicted& plan : predict(bounded(), std::max(count, kRefinedMin))) {
+      refine(plan);
+      finished.push_back(finish(plan.candidate));
+    }
+    sort_best_first(finished);
+    erase_repeated(finished, [](const Finished& a, const Finished& b) {
+      return a.standing.equals(b.standing);
+    });
+    cut(finished, count);
     std::vector<RankedPlan> ranked;
-    for (const Predicted& plan : predicted) ranked.push_back(finished(plan.candidate));
+    for (Finished& one : finished) ranked.push_back(std::move(one.plan));
     return ranked;
   }
 
  private:
+  // The best of each shape, lowest bound first.
   std::vector<Bounded> bounded() {
     std::map<std::string, Bounded> best;
     candidates_.for_each([&](const Candidate& candidate, const RunSetup& setup) {
@@ -84,46 +149,45 @@ class PlanSearch {
     });
     std::vector<Bounded> list;
     for (auto& [shape, bounded] : best) list.push_back(std::move(bounded));
-    sort_by_rank(list);
+    std::stable_sort(list.begin(), list.end(),
+                     [](const Bounded& a, const Bounded& b) { return a.bound_s < b.bound_s; });
     return list;
   }
 
-  // The best of each outline, best first; at least the best `count`, where there are so many.
+  // The best `count` outlines, or fewer where there are not so many, best first.
   std::vector<Predicted> predict(const std::vector<Bounded>& bounded, std::size_t count) {
     std::vector<Predicted> list;
-    std::size_t predictions = 0;
+    std::map<std::string, double> fastest_s;  // of each outline
     for (const Bounded& next : bounded) {
-      if (predictions == kPredictionsMax) break;
-      if (list.size() >= count && next.bound_s > list[count - 1].step_s) break;
+      if (list.size() == kPredictionsMax) break;
+      if (next.bound_s > (1 + kSameTime) * slowest_kept_s(fastest_s, count)) break;
       if (!candidates_.plan(next.candidate)) continue;
-      ++predictions;
       Predicted predicted = prediction_of(next.candidate);
-      const auto same = std::find_if(list.begin(), list.end(), [&](const Predicted& other) {
-        return other.outline == predicted.outline;
-      });
-      if (same == list.end()) {
-        list.push_back(std::move(predicted));
-      } else if (predicted.rank() < same->rank()) {
-        *same = std::move(predicted);
-      }
-      sort_by_rank(list);
+      const double step_s = predicted.standing.step_s;
+      const auto [it, is_new] = fastest_s.try_emplace(predicted.outline, step_s);
+      it->second = std::min(it->second, step_s);
+      list.push_back(std::move(predicted));
     }
+    sort_best_first(list);
+    erase_repeated(list,
+                   [](const Predicted& a, const Predicted& b) { return a.outline == b.outline; });
+    cut(list, count);
     return list;
   }
 
   // Of the candidate planned last.
   Predicted prediction_of(const Candidate& candidate) {
     const RunSetup& setup = candidates_.setup(candidate);
-    const offload::Plan& plan = setup.plan;
-    return {candidate, outline_text(setup), model_.predict(setup).step_s, plan.nvme_written_bytes(),
-            plan.total_bytes(Tier::device) + plan.total_bytes(Tier::host)};
+    return {candidate, outline_text(setup), {setup.plan, model_.predict(setup).step_s}};
   }
 
+  // Less memory is no reason for shallow prefetch and small chunks, whose requests no model times.
   void refine(Predicted& best) {
     const auto consider = [&](const Candidate& other) {
       if (!candidates_.plan(other)) return;
       Predicted predicted = prediction_of(other);
-      if (predicted.gain_rank() < best.gain_rank()) best = std::move(predicted);
+      if (best.standing.takes_as_long(predicted.standing.step_s)) return;
+      best = std::move(predicted);
     };
     const SearchSpace& space = candidates_.space();
     for (const int depth : space.prefetch) {
@@ -138,10 +202,12 @@ class PlanSearch {
     }
   }
 
-  RankedPlan finished(const Candidate& candidate) {
+  Finished finish(const Candidate& candidate) {
     const Candidate cut = candidates_.with_cut_budgets(candidate);
     const RunSetup& setup = candidates_.setup(cut);
-    return {setup.options, setup, model_.cost(setup), model_.predict(setup)};
+    RankedPlan plan{setup.options, setup, model_.cost(setup), model_.predict(setup)};
+    const Standing standing(plan.setup.plan, plan.prediction.step_s);
+    return {std::move(plan), standing};
   }
 
   Candidates candidates_;

@@ -6,14 +6,19 @@
 //      depth of prefetch and, where that does not fit, the next lower one that does. What does not
 //      fit memory or NVMe is dropped. Of plans that put the same tenths of each kind of state on
 //      the same tiers, the one with the lowest bound is kept.
-//   2. In the order of their bounds, their steps are predicted: as long as a bound is below the
-//      predictions found, for no prediction is below its bound. Of plans of one outline (most of
-//      each kind of state on the same tier), the best is kept, so that those shown differ.
+//   2. In the order of their bounds, their steps are predicted. Of plans of one outline (most of
+//      each kind of state on the same tier) the best is kept, so that those shown differ. It ends
+//      when the next bound is above the slowest prediction that is kept: no step is shorter than
+//      its bound, so nothing that is left could be kept. As a safety net it ends after 300
+//      predictions, too.
 //   3. The best of those try every depth of prefetch and every chunk size, for what makes a step
-//      shorter.
+//      shorter by more than half a percent.
+//   4. Free budgets are cut down to what each plan takes, its step is predicted again, as it is
+//      shown, and the plans are ranked by that. Of plans that differ in nothing that is shown (step
+//      to half a percent, NVMe traffic, MiB of memory) the first stays.
 //
-// Plans whose steps take as long, to half a percent, are ranked by the bytes they write to NVMe and
-// then by the memory they take. Deterministic.
+// Ranking: of the plans whose steps take as long as the shortest one left, to half a percent, that
+// comes next which writes least to NVMe, then that which takes least memory. Deterministic.
 #pragma once
 
 #include <cstdint>

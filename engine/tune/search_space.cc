@@ -26,8 +26,10 @@ constexpr int kPrefetchMax = 6;
 constexpr std::int64_t kChunksMiB[] = {1, 2, 4, 8, 16};
 constexpr int kSplits = 8;
 
+// A run that goes on keeps what changes bits, as train would make it.
 bool may_vary(const Options& options, std::string_view name, Variation variation) {
-  return variation == Variation::as_options_say && !is_given(options, name) &&
+  const bool is_kept = is_given(options, name) || (options.resume && !allows_change(options, name));
+  return variation == Variation::as_options_say && !is_kept &&
          std::find(options.vary.begin(), options.vary.end(), name) != options.vary.end();
 }
 
@@ -39,6 +41,10 @@ std::vector<MemoryBudgets> memory_budgets(const Options& options, const SearchPl
   const std::int64_t ranks = place.topology.local_world_size;
   const std::int64_t host = options.host_memory.value_or(0) / ranks;
   const std::int64_t device = options.device_memory.value_or(0);
+  if (place.device_bytes > 0) {
+    return {{options.device_memory.value_or(place.device_bytes),
+             options.host_memory ? host : whole(place.memory_bytes)}};
+  }
   if (options.device_memory && options.host_memory) return {{device, host}};
   if (options.device_memory) return {{device, whole(place.memory_bytes - device)}};
   if (options.host_memory) return {{whole(place.memory_bytes - host), host}};
@@ -52,9 +58,8 @@ std::vector<MemoryBudgets> memory_budgets(const Options& options, const SearchPl
 
 std::vector<std::int64_t> micro_batches(const Options& options, std::int64_t sequences,
                                         Variation variation) {
-  const std::int64_t own = std::min(options.micro_batch, sequences);
-  std::vector<std::int64_t> sizes = {own};
-  if (!may_vary(options, "micro-batch", variation)) return sizes;
+  if (!may_vary(options, "micro-batch", variation)) return {options.micro_batch};
+  std::vector<std::int64_t> sizes = {std::min(options.micro_batch, sequences)};
   for (std::int64_t size = 1; size < sequences; size *= 2) {
     if (sequences % size == 0) sizes.push_back(size);
   }
@@ -153,6 +158,11 @@ SearchSpace make_search_space(const Options& options, const SearchPlace& place,
   return space;
 }
 
+MemoryBudgets even_budgets(const Options& options, const SearchPlace& place) {
+  const std::vector<MemoryBudgets> ways = memory_budgets(options, place);
+  return ways[ways.size() / 2];
+}
+
 Options with_budgets(Options options, const MemoryBudgets& budgets,
                      const comm::Topology& topology) {
   options.device_memory = budgets.device_bytes;
@@ -164,9 +174,22 @@ void check_tune_options(const Options& options) {
   std::vector<std::string> names(kVariable.begin(), kVariable.end());
   names.emplace_back(kNothing);
   for (const std::string& name : options.vary) {
-    if (std::find(names.begin(), names.end(), name) != names.end()) continue;
-    throw_error<ConfigError>("--vary: '{}' is none of {}{}", name, fmt::join(names, ", "),
-                             did_you_mean(name, names));
+    if (std::find(names.begin(), names.end(), name) == names.end()) {
+      throw_error<ConfigError>("--vary: '{}' is none of {}{}", name, fmt::join(names, ", "),
+                               did_you_mean(name, names));
+    }
+    if (name == kNothing && options.vary.size() > 1) {
+      throw_error<ConfigError>("--vary {}: '{}' stands alone", fmt::join(options.vary, ","), name);
+    }
+    if (options.resume && is_given(options, "vary") && name != kNothing &&
+        !allows_change(options, name)) {
+      throw_error<ConfigError>(
+          "--vary {0}: a run that goes on keeps its --{0}; --allow-change {0} lets it differ",
+          name);
+    }
+  }
+  if (options.vary.empty()) {
+    throw_error<ConfigError>("--vary names nothing; write --vary {}", kNothing);
   }
   require_within("plans", options.plans, 1, kPlansMax);
 }

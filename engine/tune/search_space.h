@@ -4,7 +4,8 @@
 // Always free, for they change no bit of what is computed: the tiers of each kind of state
 // (--place), --activations, --recompute, --prefetch, --chunk-size, and how the machine's memory is
 // divided, where no budget is given. Named by --vary, because they change how sums are ordered or
-// how state is rounded: --micro-batch, --pass, --moments, --grad-dtype.
+// how state is rounded: --micro-batch, --pass, --moments, --grad-dtype; of a run that goes on only
+// what --allow-change names.
 //
 // Left out, for it never helps or cannot be told apart:
 //   --place KIND=device   but for weights: unset, a kind fills the device first anyway, unless
@@ -29,7 +30,8 @@ namespace strata::engine {
 struct SearchPlace {
   comm::Topology topology;
   comm::Communicator::StagingBytes comm_staging;
-  std::int64_t memory_bytes = 0;   // of a rank, for both tiers, where no budget is given
+  std::int64_t memory_bytes = 0;  // of a rank, for both tiers, where no budget is given
+  std::int64_t device_bytes = 0;  // of a device with memory of its own; memory_bytes is host's then
   std::int64_t storage_bytes = 0;  // NVMe of a rank; 0: none
   std::int64_t block_elements = offload::kBlockElements;
 };
@@ -58,6 +60,9 @@ enum class Variation : std::uint8_t { as_options_say, none };
 // Throws ConfigError.
 SearchSpace make_search_space(const Options& options, const SearchPlace& place,
                               Variation variation);
+
+// Where nothing is searched: what is given, and equal parts of memory that two tiers share.
+MemoryBudgets even_budgets(const Options& options, const SearchPlace& place);
 
 // Options with these budgets, as the command line says them.
 Options with_budgets(Options options, const MemoryBudgets& budgets, const comm::Topology& topology);

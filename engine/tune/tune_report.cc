@@ -58,6 +58,12 @@ double error_of(const RankedPlan& plan, const MeasuredSteps& measured) {
   return plan.prediction.step_s / measured.median_s() - 1;
 }
 
+std::string nvme_text(const DriveRates& nvme) {
+  if (!nvme.in_use()) return "";
+  return fmt::format("; NVMe {}/s read, {}/s written", bytes_text(nvme.read_bytes_per_s),
+                     bytes_text(nvme.written_bytes_per_s));
+}
+
 std::string row_text(const TuneReport& report, std::size_t i) {
   const RankedPlan& plan = report.plans[i];
   const offload::Plan& held = plan.setup.plan;
@@ -147,21 +153,27 @@ double MeasuredSteps::median_s() const {
 std::string tune_text(const TuneReport& report) {
   const std::string run = report.steps > 0 ? fmt::format("{} steps", report.steps) : "1e9 tokens";
   std::string text = fmt::format(
-      "{}\n\n{:>2} {:>10} {:>10} {:>9}  {:<11} {:>9} {:>9} {:>9} {:>9} {:>9} {:>12} "
+      "{}{}\n\n{:>2} {:>10} {:>10} {:>9}  {:<11} {:>9} {:>9} {:>9} {:>9} {:>9} {:>12} "
       "{:>12} {:>10}",
-      report.rates, "", "predicted", "bound", "tokens/s", "limited by", "device", "host", "NVMe",
-      "read", "written", run, "written/day", "drive life");
+      report.origin, nvme_text(report.nvme), "", "predicted", "bound", "tokens/s", "limited by",
+      "device", "host", "NVMe", "read", "written", run, "written/day", "drive life");
   if (!report.measured.empty()) text += fmt::format(" {:>10} {:>7}", "measured", "error");
   text += '\n';
   for (std::size_t i = 0; i < report.plans.size(); ++i) text += row_text(report, i);
   for (std::size_t i = 0; i < report.plans.size(); ++i) text += plan_text(report, i);
+  for (const std::string& note : report.notes) text += "\n" + note + "\n";
   return text;
 }
 
 json tune_json(const TuneReport& report) {
   json plans = json::array();
   for (std::size_t i = 0; i < report.plans.size(); ++i) plans.push_back(plan_object(report, i));
-  return {{"rates", report.rates}, {"plans", std::move(plans)}};
+  return {{"rates", report.origin},
+          {"nvme",
+           {{"read_bytes_per_s", report.nvme.read_bytes_per_s},
+            {"written_bytes_per_s", report.nvme.written_bytes_per_s}}},
+          {"plans", std::move(plans)},
+          {"notes", report.notes}};
 }
 
 }  // namespace strata::engine

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/cost/machine_rates.h"
 #include "engine/plan/write_forecast.h"
 #include "engine/tune/plan_search.h"
 
@@ -25,7 +26,9 @@ struct TuneReport {
   std::span<const MeasuredSteps> measured;  // of each plan; empty: not measured
   std::int64_t steps = 0;                   // of the run; 0: not known
   std::span<const DriveLife> drives;
-  std::string rates;  // where the rates come from, in a line
+  std::string origin;              // of the rates, in a line
+  DriveRates nvme;                 // of a rank
+  std::vector<std::string> notes;  // on the commands
 };
 
 std::string tune_text(const TuneReport& report);

@@ -8,6 +8,7 @@
 #include <initializer_list>
 #include <nlohmann/json.hpp>
 
+#include "engine/run/search_target.h"
 #include "kernels/base/bytes.h"
 #include "kernels/base/error.h"
 #include "tests/support/error_text.h"
@@ -56,9 +57,12 @@ Options small_options() {
   return options;
 }
 
+// With its whole memory, as plan has it.
 RunSetup setup_on(const MachineDescription& machine, const Options& options = small_options()) {
-  return make_run_setup(options_for(machine, options), topology_of(machine),
-                        comm_staging_of(machine));
+  Options there = options_for(machine, options);
+  const SearchPlace place = place_of(machine, there);
+  there = with_budgets(there, even_budgets(there, place), place.topology);
+  return make_run_setup(there, place.topology, place.comm_staging);
 }
 
 TEST(MachineDescription, ReadsEveryFigureWithItsUnit) {
@@ -106,6 +110,14 @@ TEST(MachineDescription, RefusesWhatItDoesNotKnowAndSaysWhere) {
 }
 
 TEST(MachineDescription, RefusesMachinesThatCannotBe) {
+  EXPECT_TRUE(mentions(error_text<ConfigError>([] {
+                         parse_machine_description(
+                             R"({"name": "a", "gpu": {"name": "b"}, "name": "c"})");
+                       }),
+                       {"name stands twice"}));
+  nlohmann::json empty = two_gpus();
+  empty["drives"]["capacity"] = "0GB";
+  EXPECT_TRUE(mentions(refusal(empty), {"drives.capacity", "above 0"}));
   nlohmann::json json = two_gpus();
   json["ranks_per_host"] = 1;
   EXPECT_TRUE(mentions(refusal(json), {"gpu.count", "ranks_per_host"}));
@@ -157,9 +169,14 @@ TEST(MachineDescription, RefusesOptionsThatContradictIt) {
     return mentions(error_text<ConfigError>([&] { options_for(machine, options); }), {name});
   };
   EXPECT_TRUE(refused([](Options& o) { o.device = "cuda"; }, "--device"));
-  EXPECT_TRUE(refused([](Options& o) { o.nvme = "/somewhere"; }, "--nvme"));
   EXPECT_TRUE(refused([](Options& o) { o.threads = 4; }, "--threads"));
   EXPECT_TRUE(refused([](Options& o) { o.resume = true; }, "--resume"));
+  nlohmann::json json = cores_only();
+  json.erase("drives");
+  Options options = small_options();
+  options.nvme = "/somewhere";
+  EXPECT_TRUE(mentions(error_text<ConfigError>([&] { options_for(parse(json), options); }),
+                       {"--nvme", "no drives"}));
 }
 
 TEST(MachineDescription, RatesAreTheShareOfARank) {

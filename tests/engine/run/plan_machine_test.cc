@@ -1,10 +1,12 @@
 // `strata plan --machine`: a run planned and predicted for a machine that is only described.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "kernels/base/bytes.h"
 #include "tests/support/error_text.h"
 #include "tests/support/process.h"
 #include "tests/support/temporary_folder.h"
@@ -67,10 +69,38 @@ TEST(PlanMachine, ItsDrivesAreTheSpace) {
   EXPECT_PRED2(mentions, none.err, "its drives have 0 B");
 }
 
+// What tune finds for a machine can be pasted into plan for it, which predicts the same step.
+TEST(PlanMachine, TheCommandsThatTuneShowsPlanThere) {
+  for (const char* const machine : {"workstation-24gb.json", "cpu-server.json"}) {
+    const TemporaryFolder folder;
+    const std::string file = std::string(STRATA_SOURCE_DIR "/docs/machines/") + machine;
+    const ProcessResult tuned = test::run_process(
+        {STRATA_BINARY, "tune", "--machine", file, "--model", kModel, "--global-batch", "8",
+         "--plans", "3", "--place", "moments=nvme", "--json"},
+        folder.path());
+    ASSERT_EQ(tuned.exit_code, 0) << tuned.err;
+    const nlohmann::json found = nlohmann::json::parse(tuned.out);
+    for (const nlohmann::json& plan : found["plans"]) {
+      std::vector<std::string> words = {STRATA_BINARY, "plan", "--machine", file, "--json"};
+      for (std::size_t i = 1; i < plan["arguments"].size(); ++i) {
+        words.push_back(plan["arguments"][i]);
+      }
+      const ProcessResult planned = test::run_process(words, folder.path());
+      ASSERT_EQ(planned.exit_code, 0) << planned.err;
+      EXPECT_EQ(nlohmann::json::parse(planned.out)["machine"]["step_s"], plan["step_s"]);
+      const auto host = std::find(words.begin(), words.end(), "--host-memory");
+      ASSERT_LT(host, words.end() - 1);
+      EXPECT_EQ(parse_bytes(*(host + 1)), round_up(plan["host_bytes"].get<std::int64_t>(), kMiB));
+    }
+  }
+}
+
 TEST(PlanMachine, WhatContradictsItIsRefused) {
   EXPECT_PRED2(mentions, plan_on("cpu-server.json", {"--device", "cuda"}).err, "describes no GPU");
-  EXPECT_PRED2(mentions, plan_on("cpu-server.json", {"--nvme", "/tmp"}).err,
-               "--nvme and --machine exclude each other");
+  EXPECT_PRED2(mentions, plan_on("llmq-4090.json", {"--nvme", "/tmp"}).err,
+               "--nvme and --machine exclude each other: it describes no drives");
+  EXPECT_PRED2(mentions, plan_on("cpu-server.json", {"--threads", "4"}).err,
+               "--threads and --machine exclude each other");
   EXPECT_PRED2(mentions, plan_on("workstation-24gb.json", {"--device-memory", "24GiB"}).err,
                "23 GiB");
   EXPECT_PRED2(mentions, plan_on("no-such-machine.json", {}).err, "there is no such file");

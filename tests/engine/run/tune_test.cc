@@ -107,6 +107,34 @@ TEST_F(Tune, MeasuresWhatItPredicts) {
   EXPECT_TRUE(mentions(report["rates"], "before and after"));
 }
 
+TEST_F(Tune, ItsCommandsGoOnWithARun) {
+  const Words of_run = {"--run", "run"};
+  EXPECT_EQ(run("train", of_run).exit_code, 0);
+  const Words on = {"--run", "run", "--resume", "--steps", "4", "--allow-change", "steps"};
+  const json report = tune(on + Words{"--plans", "2"});
+  for (const json& plan : report["plans"]) {
+    EXPECT_TRUE(plan["changes_bits"].empty()) << plan;
+    Words words = {STRATA_BINARY};
+    for (const json& word : plan["arguments"]) words.push_back(word);
+    const test::ProcessResult trained = test::run_process(words, folder_.path());
+    EXPECT_EQ(trained.exit_code, 0) << trained.err;
+  }
+}
+
+TEST_F(Tune, PlanKnowsTheTimeOfAStepOnceTheMachineWasMeasured) {
+  const Words memory = {"--device-memory", "auto", "--host-memory", "auto"};
+  EXPECT_TRUE(mentions(run("plan", kSmall).out, "strata tune with these options measures"));
+  const test::ProcessResult refused = run("plan", memory);
+  EXPECT_EQ(refused.exit_code, kExitUsage);
+  EXPECT_TRUE(mentions(refused.err, "was not measured for this model yet")) << refused.err;
+  const json tuned = tune({"--vary", "none", "--plans", "1"})["plans"][0];
+  const json planned = json::parse(run("plan", memory + Words{"--json"}).out);
+  EXPECT_EQ(planned["machine"]["step_s"], tuned["step_s"]);
+  EXPECT_TRUE(mentions(planned["machine"]["rates"], "as measured before"));
+  EXPECT_EQ(json::parse(run("plan", kSmall + Words{"--json"}).out)["machine"].count("bound"), 1U);
+}
+
+// The arithmetic is given: it is chosen by timing otherwise.
 TEST_F(Tune, MemoryThatIsChosenChangesNoBit) {
   const Words log = {"--json"};
   const auto chosen = run("train", log + Words{"--device-memory", "auto", "--host-memory", "auto"});
@@ -135,6 +163,7 @@ TEST_F(Tune, RefusesWhatContradictsItself) {
     return result.err;
   };
   EXPECT_TRUE(mentions(error({"--measure", "--machine", "m.json"}), "--machine describes another"));
+  EXPECT_TRUE(mentions(error({"--refresh", "--machine", "m.json"}), "--refresh measures this"));
   EXPECT_TRUE(mentions(error({"--vary", "lr"}), "--vary: 'lr' is none of"));
   EXPECT_TRUE(mentions(error({"--nvme", "nowhere"}), "--nvme: "));
   EXPECT_TRUE(mentions(error({"--top-k", "3"}), "strata tune does not have this option"));

@@ -4,8 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "engine/tune/candidates.h"
@@ -67,6 +70,16 @@ TEST(PlanSearch, BudgetsThatAreFreeAreNoLargerThanThePlanNeeds) {
   }
 }
 
+TEST(PlanSearch, BudgetsOfADeviceWithItsOwnMemoryAreCutToo) {
+  engine::SearchPlace place = tiny_place();
+  place.device_bytes = kGiB;
+  for (const RankedPlan& plan : tiny_search({"--nvme", "x"}, {}, 3, place)) {
+    const offload::Plan& held = plan.setup.plan;
+    EXPECT_LT(held.device_memory_bytes - held.total_bytes(Tier::device), kMiB);
+    EXPECT_LT(held.host_memory_bytes - held.total_bytes(Tier::host), kMiB);
+  }
+}
+
 TEST(PlanSearch, WhatIsGivenStays) {
   const std::vector<std::string> given = {"--nvme",        "x",    "--place",       "moments=nvme",
                                           "--activations", "host", "--prefetch",    "1",
@@ -111,13 +124,44 @@ TEST(PlanSearch, ThePlansShownDiffer) {
   EXPECT_EQ(shapes.size(), plans.size());
 }
 
-TEST(PlanSearch, TheBestComesFirstAndPrefetchIsFound) {
-  const auto plans = tiny_search({"--nvme", "x"}, {}, 5);
-  for (std::size_t i = 1; i < plans.size(); ++i) {
-    // Half a percent counts as the same.
-    EXPECT_LE(plans[i - 1].prediction.step_s, 1.006 * plans[i].prediction.step_s);
+// Half a percent counts as the same, and then less is written or held.
+TEST(PlanSearch, WhatIsShownIsRankedByWhatIsShown) {
+  const auto plans = tiny_search({"--nvme", "x"}, {.drive_bytes_per_s = 1e8}, 10);
+  const auto needs = [](const RankedPlan& plan) {
+    const offload::Plan& held = plan.setup.plan;
+    return std::tuple(held.nvme_written_bytes(),
+                      held.total_bytes(Tier::device) + held.total_bytes(Tier::host));
+  };
+  for (std::size_t i = 0; i < plans.size(); ++i) {
+    for (std::size_t later = i + 1; later < plans.size(); ++later) {
+      const double ratio = plans[later].prediction.step_s / plans[i].prediction.step_s;
+      EXPECT_GE(1.005 * ratio, 1);
+      if (ratio <= 1) EXPECT_LE(needs(plans[i]), needs(plans[later]));
+      const bool same_reads =
+          plans[i].setup.plan.nvme_read_bytes() == plans[later].setup.plan.nvme_read_bytes();
+      EXPECT_FALSE(ratio == 1 && same_reads && needs(plans[i]) == needs(plans[later]));
+    }
   }
+  EXPECT_GT(plans.size(), 1U);
   EXPECT_GE(plans.front().options.prefetch, 5);  // where the invented machine waits least
+}
+
+TEST(PlanSearch, NoPlanIsBetterThanTheBestThatIsShown) {
+  const InventedMachine machine{.drive_bytes_per_s = 1e8, .link_bytes_per_s = 1e9};
+  const engine::StepModel model = machine.model();
+  const engine::SearchPlace place = tiny_place();
+  const std::vector<std::string> options = {"--nvme",        "x",     "--device-memory", "8MiB",
+                                            "--host-memory", "12MiB", "--prefetch",      "2",
+                                            "--chunk-size",  "16KiB"};
+  const auto space =
+      engine::make_search_space(tiny_options(options), place, Variation::as_options_say);
+  double shortest_s = 1e9;
+  engine::Candidates(space, place)
+      .for_each([&](const engine::Candidate&, const engine::RunSetup& setup) {
+        shortest_s = std::min(shortest_s, model.predict(setup).step_s);
+      });
+  const RankedPlan best = std::move(engine::search_plans(space, place, model, 1).front());
+  EXPECT_LE(best.prediction.step_s, 1.005 * shortest_s);
 }
 
 TEST(PlanSearch, TheCommandOfAPlanMakesThePlan) {

@@ -37,6 +37,19 @@ TEST(SearchSpace, MemoryIsDividedWhereNoBudgetIsGiven) {
   EXPECT_EQ(both.budgets.front().host_bytes, 2 * kGiB);
 }
 
+TEST(SearchSpace, ADeviceWithMemoryOfItsOwnSharesNone) {
+  engine::SearchPlace place = tiny_place();
+  place.device_bytes = 24 * kMiB;
+  const auto budgets_of = [&](const std::vector<std::string>& options) {
+    return engine::make_search_space(tiny_options(options), place, Variation::none).budgets;
+  };
+  ASSERT_EQ(budgets_of({}).size(), 1U);
+  EXPECT_EQ(budgets_of({}).front().device_bytes, 24 * kMiB);
+  EXPECT_EQ(budgets_of({}).front().host_bytes, 256 * kMiB);
+  EXPECT_EQ(budgets_of({"--host-memory", "8MiB"}).front().host_bytes, 8 * kMiB);
+  EXPECT_EQ(budgets_of({"--host-memory", "8MiB"}).front().device_bytes, 24 * kMiB);
+}
+
 TEST(SearchSpace, AutoIsNotGiven) {
   EXPECT_EQ(space_of({"--device-memory", "auto", "--host-memory", "auto"}).budgets.size(), 7U);
   EXPECT_EQ(space_of({"--activations", "auto"}).activations.size(), 3U);
@@ -47,6 +60,8 @@ TEST(SearchSpace, MicroBatchesLeaveNoPadding) {
             (std::vector<std::int64_t>{1, 2, 4, 12}));
   EXPECT_EQ(space_of({"--global-batch", "12", "--micro-batch", "5"}).micro_batches,
             std::vector<std::int64_t>{5});
+  EXPECT_EQ(space_of({"--global-batch", "4", "--micro-batch", "8"}).micro_batches,
+            std::vector<std::int64_t>{8});  // as it is recorded, though a step has fewer
   EXPECT_EQ(space_of({"--global-batch", "12"}, Variation::none).micro_batches,
             std::vector<std::int64_t>{1});
   EXPECT_EQ(space_of({"--global-batch", "12", "--vary", "pass"}).micro_batches,
@@ -78,12 +93,27 @@ TEST(SearchSpace, FormatsAreChosenOnlyByName) {
             std::vector<std::string>{"bf16"});
 }
 
+TEST(SearchSpace, ARunThatGoesOnKeepsWhatChangesItsBits) {
+  const std::vector<std::string> on = {"--global-batch", "8", "--run", "x", "--resume"};
+  const SearchSpace kept = space_of(on);
+  EXPECT_EQ(kept.micro_batches, std::vector<std::int64_t>{1});
+  EXPECT_EQ(kept.passes(1).size(), 1U);
+  std::vector<std::string> allowed = on;
+  allowed.insert(allowed.end(), {"--allow-change", "micro-batch"});
+  EXPECT_EQ(space_of(allowed).micro_batches.size(), 4U);
+  EXPECT_EQ(space_of(allowed).passes(1).size(), 1U);
+}
+
 TEST(SearchSpace, TuneRefusesWhatItDoesNotKnow) {
   const auto error = [](const std::vector<std::string>& options) {
     return error_text<ConfigError>([&] { engine::check_tune_options(tiny_options(options)); });
   };
   EXPECT_TRUE(mentions(error({"--vary", "momets"}), "did you mean 'moments'"))
       << error({"--vary", "momets"});
+  EXPECT_TRUE(mentions(error({"--vary", "none,pass"}), "'none' stands alone"));
+  EXPECT_TRUE(mentions(error({"--vary", ""}), "--vary names nothing"));
+  EXPECT_TRUE(mentions(error({"--vary", "pass", "--run", "x", "--resume"}),
+                       "--allow-change pass lets it differ"));
   EXPECT_TRUE(mentions(error({"--plans", "0"}), "--plans is 0"));
 }
 

@@ -26,7 +26,9 @@ struct Reported {
   std::vector<engine::DriveLife> drives;
   std::int64_t steps = 0;
 
-  engine::TuneReport report() const { return {base, plans, measured, steps, drives, "invented"}; }
+  engine::TuneReport report() const {
+    return {base, plans, measured, steps, drives, "invented", {}, {}};
+  }
 };
 
 Reported reported() {
