@@ -4,6 +4,10 @@
 
 namespace strata::ops {
 
+void attach_cuda_ops(const CudaBackend& backend, Device& device, const CpuOpsLimits& limits) {
+  backend.entry_point<cuda_entry::AttachOps>("strata_cuda_attach_ops")(device, limits);
+}
+
 CudaOps* cuda_ops(Stream& stream) {
   Device& device = stream.device();
   if (device.kind() != DeviceKind::cuda) return nullptr;

@@ -3,14 +3,17 @@
 // stated there of the order of sums is of the cpu device: here the order is another one, as fixed,
 // and stated beside each kernel (kernels/ops/cuda/).
 //
-// The implementation is in the CUDA backend, a shared object (kernels/device/cuda_backend.h), and
-// is attached to its device at set-up. Enqueues, never waits. Thread-safe for different streams.
+// The implementation is in the CUDA backend, a shared object (kernels/device/cuda_backend.h), whose
+// entry point attaches it to a device at set-up. Enqueues, never waits. The ops of a device share
+// scratch memory: they are enqueued on one stream, or on streams that wait for each other.
 #pragma once
 
 #include <cstdint>
 
+#include "kernels/device/cuda_backend.h"
 #include "kernels/device/device.h"
 #include "kernels/ops/attention.h"
+#include "kernels/ops/cpu_ops.h"
 #include "kernels/ops/cross_entropy.h"
 #include "kernels/ops/rotary.h"
 #include "kernels/ops/view.h"
@@ -75,6 +78,14 @@ class CudaOps {
                                       SoftmaxStats stats, const std::int32_t* targets,
                                       std::int64_t first_id, float scale) = 0;
 };
+
+// Puts them on a device of the backend, with the scratch memory that ops up to `limits` need, which
+// its arena gives. Throws OutOfBudget.
+void attach_cuda_ops(const CudaBackend& backend, Device& device, const CpuOpsLimits& limits);
+
+namespace cuda_entry {
+using AttachOps = void(Device& device, const CpuOpsLimits& limits);  // strata_cuda_attach_ops
+}  // namespace cuda_entry
 
 // Null where the stream's device is another one.
 CudaOps* cuda_ops(Stream& stream);

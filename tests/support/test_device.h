@@ -1,5 +1,6 @@
-// TestDevice: a small cpu device with one stream and the ops attached, and DeviceMatrix, a matrix
-// in its memory. Uploads and reads wait for the stream, so that a test reads like plain code.
+// TestDevice: a small device with one stream and the ops attached, and DeviceMatrix, a matrix in
+// its memory. Uploads and reads wait for the stream, so that a test reads like plain code. It is a
+// cpu device, and with STRATA_TEST_ON_CUDA a cuda device.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,16 +15,13 @@
 #include <string>
 #include <vector>
 
-#include "kernels/base/budget.h"
-#include "kernels/base/bytes.h"
 #include "kernels/base/dtype.h"
-#include "kernels/base/failure_latch.h"
-#include "kernels/base/isa.h"
-#include "kernels/base/worker_set.h"
-#include "kernels/device/cpu_device.h"
-#include "kernels/ops/cpu/op_state.h"
-#include "kernels/ops/cpu_ops.h"
 #include "kernels/ops/view.h"
+#ifdef STRATA_TEST_ON_CUDA
+#include "tests/support/cuda_test_device.h"
+#else
+#include "tests/support/cpu_test_device.h"
+#endif
 
 namespace strata::testing {
 
@@ -40,29 +38,21 @@ inline std::vector<float> random_values(Dtype dtype, std::int64_t count, unsigne
   return values;
 }
 
-class TestDevice {
+class TestDevice : public DeviceOfTests {
  public:
-  // For every op up to `limits`. `arithmetic`: of matmuls with bf16 operands.
-  TestDevice(const ops::CpuOpsLimits& limits, Dtype arithmetic, int threads = 2,
-             Isa isa = best_isa())
-      : TestDevice(threads) {
-    ops::attach_cpu_ops(device_, isa, limits, arithmetic, {});
-  }
-  // For ops that multiply no matrices: any number of instruction sets in one process.
-  explicit TestDevice(Isa isa = best_isa(), int threads = 2) : TestDevice(threads) {
-    ops::cpu::attach_op_state(device_, std::make_shared<ops::cpu::OpState>(ops::cpu::OpState{isa}));
-  }
+  using DeviceOfTests::DeviceOfTests;
 
-  CpuDevice& cpu() { return device_; }
   Stream& stream() { return *stream_; }
 
-  DeviceBuffer allocate(std::int64_t bytes) { return device_.allocate("test", bytes); }
+  DeviceBuffer allocate(std::int64_t bytes) { return device().allocate("test", bytes); }
 
   template <std::ranges::contiguous_range Values>
   DeviceBuffer upload(const Values& values) {
-    const std::span elements(values);
-    DeviceBuffer buffer = allocate(static_cast<std::int64_t>(elements.size_bytes()));
-    stream_->copy(buffer.data(), elements.data(), static_cast<std::int64_t>(elements.size_bytes()));
+    const std::span bytes = std::as_bytes(std::span(values));
+    DeviceBuffer buffer = allocate(std::ssize(bytes));
+    const PinnedBuffer pinned = device().allocate_pinned("test", std::ssize(bytes));
+    std::ranges::copy(bytes, pinned.data());
+    stream_->copy(buffer.data(), pinned.data(), std::ssize(bytes));
     stream_->synchronize();
     return buffer;
   }
@@ -76,10 +66,11 @@ class TestDevice {
 
   template <typename T>
   std::vector<T> read(const void* device, std::int64_t elements) {
-    std::vector<T> values(static_cast<std::size_t>(elements));
-    stream_->copy(values.data(), device, elements * static_cast<std::int64_t>(sizeof(T)));
+    const std::int64_t bytes = elements * static_cast<std::int64_t>(sizeof(T));
+    const PinnedBuffer pinned = this->device().allocate_pinned("test", bytes);
+    stream_->copy(pinned.data(), device, bytes);
     stream_->synchronize();
-    return values;
+    return {pinned.as<T>(), pinned.as<T>() + elements};
   }
   // Widened from `dtype`.
   std::vector<float> read(const void* device, std::int64_t elements, Dtype dtype) {
@@ -100,20 +91,10 @@ class TestDevice {
   }
 
  private:
-  static constexpr std::int64_t kMemoryBytes = 128 * kMiB;
   static constexpr std::int64_t kGuardBytes = 4096;
   static constexpr std::byte kGuard{0xA5};
 
-  explicit TestDevice(int threads)
-      : workers_(threads),
-        device_({.device_memory_bytes = kMemoryBytes}, host_, workers_, failure_, nullptr),
-        stream_(device_.make_stream("test")) {}
-
-  Budget host_{"host memory", 2 * kMemoryBytes};
-  WorkerSet workers_;
-  FailureLatch failure_;
-  CpuDevice device_;
-  std::unique_ptr<Stream> stream_;
+  std::unique_ptr<Stream> stream_ = device().make_stream("test");
 };
 
 // A (rows, cols) view of device memory of its own, whose rows lie `gap` elements apart. The gaps

@@ -1,4 +1,4 @@
-// check(), through which every call of CUDA goes. For kernels' files too: nvcc cannot read fmt.
+// check(), through which every call of CUDA goes, in kernels' files too.
 #pragma once
 
 #include <cuda_runtime_api.h>

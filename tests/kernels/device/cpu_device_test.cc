@@ -3,11 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <cstdlib>
 #include <fstream>
-#include <numeric>
 #include <sstream>
 #include <thread>
 
@@ -49,32 +47,6 @@ TEST(CpuDevice, DescribesItselfForPeople) {
   EXPECT_EQ(one.device().description(), "cpu, 1 thread");
   CpuHarness four(4);
   EXPECT_EQ(four.device().description(), "cpu, 4 threads");
-}
-
-TEST(CpuDevice, FreedNeighboursMergeWhateverTheirOrder) {
-  CpuHarness harness;
-  constexpr std::int64_t kQuarter = DeviceHarness::kDeviceBytes / 4;
-  std::array<int, 4> order{};
-  std::iota(order.begin(), order.end(), 0);
-  do {
-    std::array<DeviceBuffer, 4> pieces;
-    for (DeviceBuffer& piece : pieces) piece = harness.device().allocate("piece", kQuarter);
-    for (const int i : order) pieces[static_cast<std::size_t>(i)] = DeviceBuffer();
-    const DeviceBuffer all = harness.device().allocate("all", DeviceHarness::kDeviceBytes);
-    ASSERT_EQ(all.bytes(), DeviceHarness::kDeviceBytes);
-  } while (std::next_permutation(order.begin(), order.end()));
-}
-
-TEST(CpuDevice, FreeMemoryInPiecesIsRefusedAsSuch) {
-  CpuHarness harness;
-  constexpr std::int64_t kQuarter = DeviceHarness::kDeviceBytes / 4;
-  DeviceBuffer first = harness.device().allocate("first", kQuarter);
-  const DeviceBuffer second = harness.device().allocate("second", kQuarter);
-  const DeviceBuffer third = harness.device().allocate("third", 2 * kQuarter);
-  first = DeviceBuffer();
-  const DeviceBuffer reused = harness.device().allocate("reused", kQuarter / 2);
-  EXPECT_EQ(reused.data() + kQuarter, second.data()) << "the hole is used from its beginning";
-  EXPECT_THROW((void)harness.device().allocate("large", kQuarter), OutOfBudget);
 }
 
 TEST(CpuDevice, OpStateMayHoldDeviceMemoryUntilTheEnd) {
@@ -134,6 +106,21 @@ TEST(CpuStream, TracesWorkAndNoWaitThatIsOver) {
     EXPECT_TRUE(test::mentions(text.str(), name)) << name;
   }
   EXPECT_FALSE(test::mentions(text.str(), "wait: slot free"));
+}
+
+TEST(CpuStream, AFailureDropsTheCopiesThatAreEnqueued) {
+  CpuHarness harness(1);
+  Gate gate;
+  const PinnedBuffer source = harness.device().allocate_pinned("source", 4096);
+  const PinnedBuffer result = harness.device().allocate_pinned("result", 4096);
+  source.data()[0] = std::byte{1};
+  const auto stream = harness.device().make_stream("work");
+  gate.hold_up(*stream);
+  stream->host_task([] { throw std::runtime_error("failed"); });
+  stream->copy(result.data(), source.data(), 4096);
+  gate.open();
+  EXPECT_THROW(stream->synchronize(), std::runtime_error);
+  EXPECT_EQ(result.data()[0], std::byte{0});
 }
 
 TEST(CpuStream, CopyingOntoItselfIsAProgrammerError) {

@@ -1,0 +1,253 @@
+#include "kernels/device/cuda/cuda_device.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <optional>
+#include <thread>
+
+#include "cuda_sim/device.h"
+#include "cuda_sim/faults.h"
+#include "kernels/device/cuda/cuda_error.h"
+#include "kernels/device/cuda/cuda_stream.h"
+#include "kernels/device/cuda/gpu.h"
+#include "tests/kernels/device/device_conformance.h"
+
+namespace strata {
+namespace {
+
+using test::DeviceHarness;
+using test::error_text;
+using test::Gate;
+using test::mentions;
+
+CudaDeviceOptions options_for(std::int64_t bytes, int skip_wait_kind = -1) {
+  const Gpu gpu = cuda::open_gpu(0);
+  return {gpu, gpu.context_bytes + bytes, skip_wait_kind};
+}
+
+class CudaHarness final : public DeviceHarness {
+ public:
+  explicit CudaHarness(int skip_wait_kind = -1)
+      : device_(options_for(kDeviceBytes, skip_wait_kind), host_budget_, failure_) {}
+  CudaDevice& device() override { return device_; }
+  Budget& host_budget() { return host_budget_; }
+  FailureLatch& failure() { return failure_; }
+
+ private:
+  Budget host_budget_{"host memory", kHostBytes};
+  FailureLatch failure_;
+  CudaDevice device_;
+};
+
+std::unique_ptr<DeviceHarness> make_cuda_harness() { return std::make_unique<CudaHarness>(); }
+
+}  // namespace
+
+namespace test {
+INSTANTIATE_TEST_SUITE_P(Cuda, DeviceConformance, testing::Values(&make_cuda_harness));
+}  // namespace test
+
+namespace {
+
+// Ends with a device that works, whatever the test planted.
+class CudaFaults : public testing::Test {
+ protected:
+  ~CudaFaults() override { cuda_sim::mend(); }
+};
+
+TEST(CudaDevice, DescribesItselfForPeople) {
+  CudaHarness harness;
+  EXPECT_EQ(harness.device().description(), "cuda, simulated GPU");
+}
+
+TEST(CudaDevice, ContextAndLibrariesAreChargedFirst) {
+  CudaHarness harness;
+  const auto entries = harness.device().device_budget().entries();
+  ASSERT_EQ(entries.size(), 1u);
+  EXPECT_EQ(entries[0].tag, "CUDA context and libraries");
+  EXPECT_GT(entries[0].bytes, 0);
+  const DeviceBuffer rest = harness.device().allocate("rest", DeviceHarness::kDeviceBytes);
+  EXPECT_THROW((void)harness.device().allocate("more", 1), OutOfBudget);
+}
+
+TEST(CudaDevice, ABudgetBelowContextAndLibrariesIsRefused) {
+  Budget host("host memory", kMiB);
+  FailureLatch failure;
+  const CudaDeviceOptions options = options_for(-1);
+  const std::string text =
+      error_text<OutOfBudget>([&] { const CudaDevice device(options, host, failure); });
+  EXPECT_TRUE(mentions(text, "device memory") && mentions(text, "CUDA context")) << text;
+}
+
+TEST(CudaDevice, TakesItsMemoryAtOnceAndGivesItBack) {
+  const std::int64_t before = cuda::open_gpu(0).free_bytes;
+  {
+    CudaHarness harness;
+    EXPECT_EQ(cuda::open_gpu(0).free_bytes, before - DeviceHarness::kDeviceBytes);
+    const DeviceBuffer piece = harness.device().allocate("piece", DeviceHarness::kDeviceBytes);
+    EXPECT_EQ(cuda::open_gpu(0).free_bytes, before - DeviceHarness::kDeviceBytes);
+  }
+  EXPECT_EQ(cuda::open_gpu(0).free_bytes, before);
+}
+
+TEST(CudaDevice, OfNoMoreThanItsContextHasNoArena) {
+  Budget host("host memory", kMiB);
+  FailureLatch failure;
+  CudaDevice device(options_for(0), host, failure);
+  EXPECT_THROW((void)device.allocate("any", 1), OutOfBudget);
+}
+
+TEST(CudaDevice, MoreThanTheGpuHasIsRefusedWithWhatToDo) {
+  Budget host("host memory", kMiB);
+  FailureLatch failure;
+  CudaDeviceOptions options = options_for(0);
+  options.device_memory_bytes = options.gpu.memory_bytes + kMiB;
+  const std::string text =
+      error_text<CudaError>([&] { const CudaDevice device(options, host, failure); });
+  EXPECT_TRUE(mentions(text, "device memory") && mentions(text, "--device-memory") &&
+              mentions(text, "simulated GPU"))
+      << text;
+}
+
+TEST(CudaDevice, OpStateMayHoldDeviceMemoryUntilTheEnd) {
+  CudaHarness harness;
+  harness.device().attach(
+      std::make_shared<DeviceBuffer>(harness.device().allocate("scratch", kMiB / 2)));
+}
+
+TEST(Gpu, IsTheRanksOwnOrTheOnlyOne) {
+  EXPECT_EQ(cuda::choose_gpu(1, 0), 0);
+  EXPECT_EQ(cuda::choose_gpu(1, 3), 0);
+  EXPECT_EQ(cuda::choose_gpu(4, 3), 3);
+  const std::string text = error_text<ConfigError>([] { (void)cuda::choose_gpu(2, 2); });
+  EXPECT_TRUE(mentions(text, "rank 2") && mentions(text, "2 are visible")) << text;
+}
+
+TEST_F(CudaFaults, NoGpuIsSaidPlainly) {
+  cuda_sim::set_devices(0);
+  const std::string text = error_text<ConfigError>([] { (void)cuda::visible_gpus(); });
+  cuda_sim::set_devices(1);
+  EXPECT_TRUE(mentions(text, "no NVIDIA GPU is visible")) << text;
+}
+
+TEST_F(CudaFaults, AnOldDriverIsSaidByName) {
+  cuda_sim::fail_call("cudaGetDeviceCount", 1, cudaErrorInsufficientDriver);
+  const std::string text = error_text<CudaError>([] { (void)cuda::visible_gpus(); });
+  EXPECT_TRUE(mentions(text, "cudaErrorInsufficientDriver")) << text;
+}
+
+TEST_F(CudaFaults, MemoryThatCannotBePinnedIsHostMemory) {
+  CudaHarness harness;
+  cuda_sim::fail_call("cudaHostRegister", 1, cudaErrorMemoryAllocation);
+  const std::string text = error_text<CudaError>(
+      [&] { (void)harness.device().allocate_pinned("weight staging", 8192); });
+  EXPECT_TRUE(mentions(text, "host pinned memory") && mentions(text, "weight staging") &&
+              mentions(text, "8192 bytes") && mentions(text, "--host-memory"))
+      << text;
+  EXPECT_EQ(harness.host_budget().held_bytes(), 0);
+  EXPECT_EQ(cudaPeekAtLastError(), cudaSuccess);
+  const PinnedBuffer buffer = harness.device().allocate_pinned("weight staging", 8192);
+  EXPECT_EQ(buffer.bytes(), 8192);
+}
+
+TEST(CudaDevice, PinnedMemoryIsExactlyThePagesAskedForWhileItLives) {
+  CudaHarness harness;
+  PinnedBuffer buffer = harness.device().allocate_pinned("staging", 3 * kPageBytes);
+  std::byte* const last_page = buffer.data() + 2 * kPageBytes;
+  EXPECT_EQ(cudaHostRegister(last_page, kPageBytes, cudaHostRegisterDefault),
+            cudaErrorHostMemoryAlreadyRegistered);
+  (void)cudaGetLastError();
+  PinnedBuffer other = harness.device().allocate_pinned("other", kPageBytes);
+  buffer = std::move(other);
+  EXPECT_EQ(harness.host_budget().held_bytes(), kPageBytes);
+  EXPECT_EQ(cudaHostUnregister(buffer.data()), cudaSuccess) << "moved along with the memory";
+  EXPECT_EQ(cudaHostRegister(buffer.data(), kPageBytes, cudaHostRegisterDefault), cudaSuccess);
+}
+
+// What fails is the call, the device goes on: the run has failed all the same.
+TEST_F(CudaFaults, ACallThatFailsFailsTheRun) {
+  CudaHarness harness;
+  const auto stream = harness.device().make_stream("work");
+  const DeviceBuffer buffer = harness.device().allocate("buffer", 4096);
+  cuda_sim::fail_call("cudaMemsetAsync", 1, cudaErrorLaunchOutOfResources);
+  stream->fill_zero(buffer.data(), 4096);
+  EXPECT_TRUE(harness.failure().failed());
+  const std::string text = error_text<CudaError>([&] { stream->synchronize(); });
+  EXPECT_TRUE(mentions(text, "cudaMemsetAsync") && mentions(text, "cudaErrorLaunchOutOfResources"))
+      << text;
+}
+
+// As after an illegal access of a kernel: every call fails, and nobody is left waiting.
+TEST_F(CudaFaults, ADeviceThatFailsEndsTheRunAndLeavesNobodyWaiting) {
+  CudaHarness harness;
+  Gate gate;
+  const auto event = harness.device().make_event();
+  const auto failing = harness.device().make_stream("failing");
+  const auto other = harness.device().make_stream("other");
+  const DeviceBuffer buffer = harness.device().allocate("buffer", 4096);
+  gate.hold_up(*failing);
+  failing->fill_zero(buffer.data(), 4096);
+  bool ran = false;
+  failing->host_task([&ran] { ran = true; });
+  failing->record(*event);
+  other->wait(*event, WaitFor::weights_ready);
+  cuda_sim::fail_work(1, cudaErrorIllegalAddress);
+  gate.open();
+  EXPECT_TRUE(mentions(error_text<CudaError>([&] { event->synchronize(); }), "IllegalAddress"));
+  EXPECT_TRUE(event->done());
+  EXPECT_THROW(other->synchronize(), CudaError);
+  EXPECT_THROW(failing->synchronize(), CudaError);
+  EXPECT_FALSE(ran) << "host tasks of a failed device must not run";
+}
+
+// Its slots stay in use, since a failed device runs no host task: whoever waits for one is told.
+TEST_F(CudaFaults, ADeviceThatFailsReleasesWhoEnqueuesHostTasks) {
+  CudaHarness harness;
+  const auto stream = harness.device().make_stream("work");
+  const DeviceBuffer buffer = harness.device().allocate("buffer", 4096);
+  cuda_sim::fail_work(1, cudaErrorIllegalAddress);
+  stream->fill_zero(buffer.data(), 4096);
+  std::atomic<int> runs{0};
+  for (int i = 0; i < 1000; ++i) stream->host_task([&runs] { ++runs; });
+  EXPECT_THROW(stream->synchronize(), CudaError);
+  EXPECT_EQ(runs, 0);
+}
+
+TEST(CudaStream, EnqueuesWithinTheRunAndNotAfterIt) {
+  CudaHarness harness;
+  const auto stream = harness.device().make_stream("compute");
+  const DeviceBuffer buffer = harness.device().allocate("buffer", 4096);
+  int calls = 0;
+  as_cuda(*stream).enqueue([&](cudaStream_t raw) {
+    ++calls;
+    cuda::check(cudaMemsetAsync(buffer.data(), 0, 4096, raw), "cudaMemsetAsync");
+  });
+  stream->synchronize();
+  as_cuda(*stream).enqueue([&](cudaStream_t) { throw std::runtime_error("failed"); });
+  as_cuda(*stream).enqueue([&](cudaStream_t) { ++calls; });
+  EXPECT_EQ(calls, 1);
+  EXPECT_THROW(stream->synchronize(), std::runtime_error);
+}
+
+TEST(CudaStream, LeavesOutTheWaitsOfItsSeam) {
+  CudaHarness harness(static_cast<int>(WaitFor::slot_free));
+  Gate gate;
+  const auto event = harness.device().make_event();
+  const auto producer = harness.device().make_stream("producer");
+  const auto consumer = harness.device().make_stream("consumer");
+  gate.hold_up(*producer);
+  producer->record(*event);
+  consumer->wait(*event, WaitFor::slot_free);
+  consumer->synchronize();  // would hang if it waited
+  consumer->wait(*event, WaitFor::weights_ready);
+  bool after_gate = false;
+  consumer->host_task([&] { after_gate = gate.is_open(); });
+  gate.open();
+  consumer->synchronize();
+  EXPECT_TRUE(after_gate);
+}
+
+}  // namespace
+}  // namespace strata
