@@ -4,6 +4,7 @@
 #include <cctype>
 #include <string_view>
 
+#include "engine/options/option_changes.h"
 #include "engine/options/option_list.h"
 
 namespace strata::engine {
@@ -23,6 +24,12 @@ std::string quoted(const std::string& word) {
   return text + "'";
 }
 
+// Of a run that goes on, what is not given is as recorded, not as by default.
+bool counts_as_recorded(const Options& options, const OptionSpec& option) {
+  return options.resume &&
+         (option.group == OptionGroup::tiers || allows_change(options, option.name));
+}
+
 }  // namespace
 
 std::vector<std::string> train_words(const Options& options) {
@@ -32,7 +39,7 @@ std::vector<std::string> train_words(const Options& options) {
     const bool of_train = option.used_by.contains(CommandKind::train);
     if (!of_train || option.name == kOfTheCommand) continue;
     const std::string value = option.get(options);
-    if (value == option.get(defaults)) continue;
+    if (value == option.get(defaults) && !counts_as_recorded(options, option)) continue;
     words.push_back("--" + option.name);
     if (!option.is_flag) words.push_back(value);
   }

@@ -10,7 +10,8 @@
 namespace strata::engine {
 
 // The words after the program's name: "train", and every option of train that is not as by default,
-// but --json. Parsed, they give the options again; those of a --config file stand there one by one.
+// or with --resume perhaps not as recorded, but --json. Parsed, they give the options again; those
+// of a --config file stand there one by one.
 std::vector<std::string> train_words(const Options& options);
 
 // With "strata" before them, quoted where a shell needs it.
