@@ -73,7 +73,8 @@ void Block::fiber_main() {
 Fiber& Block::parked_fiber() {
   if (parked_.empty()) {
     const auto i = static_cast<int>(fibers_.size());
-    parked_.push_back(fibers_.emplace_back(std::make_unique<Fiber>(stacks_[i], &fiber_main)).get());
+    parked_.push_back(
+        fibers_.emplace_back(std::make_unique<Fiber>(stacks_.open(i), &fiber_main)).get());
   }
   Fiber* const fiber = parked_.back();
   parked_.pop_back();

@@ -137,8 +137,8 @@ class Block {
   std::vector<Fiber*> parked_;  // fibers without a thread
 };
 
-// Null outside kernels.
-extern constinit thread_local Block* current_block;
+// Null outside kernels. Reached without a call in a shared object too.
+[[gnu::tls_model("initial-exec")]] extern constinit thread_local Block* current_block;
 
 template <typename T>
 Block::Exchanged<T> Block::exchange(const T& value, const Place& place) {

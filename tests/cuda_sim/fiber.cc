@@ -98,13 +98,10 @@ void Fiber::switch_to(Fiber& from, Fiber& to) {
 }
 
 FiberStacks::FiberStacks(int count) : bytes_(static_cast<std::size_t>(count) * kStrideBytes) {
-  void* const memory = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE,
-                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* const memory =
+      ::mmap(nullptr, bytes_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) report("mmap of {} stacks: {}", count, std::strerror(errno));
   memory_ = static_cast<char*>(memory);
-  for (int i = 0; i < count; ++i) {
-    ::mprotect(static_cast<char*>((*this)[i]) - kGuardBytes, kGuardBytes, PROT_NONE);
-  }
   stacks_begin = memory_;
   stacks_end = memory_ + bytes_;
   have_alternate_stack();
@@ -115,8 +112,12 @@ FiberStacks::~FiberStacks() {
   ::munmap(memory_, bytes_);
 }
 
-void* FiberStacks::operator[](int i) const {
-  return memory_ + static_cast<std::size_t>(i) * kStrideBytes + kGuardBytes;
+void* FiberStacks::open(int i) {
+  char* const stack = memory_ + static_cast<std::size_t>(i) * kStrideBytes + kGuardBytes;
+  if (::mprotect(stack, kFiberStackBytes, PROT_READ | PROT_WRITE) != 0) {
+    report("mprotect of a stack: {}", std::strerror(errno));
+  }
+  return stack;
 }
 
 bool is_stack_guard(const void* address) {

@@ -42,7 +42,7 @@ class FiberStacks {
   ~FiberStacks();
   FiberStacks(const FiberStacks&) = delete;
   FiberStacks& operator=(const FiberStacks&) = delete;
-  void* operator[](int i) const;
+  void* open(int i);  // once, before its use
 
  private:
   char* memory_;

@@ -199,6 +199,7 @@ Memory& memory() {
   static Memory* const instance = new Memory;  // outlives every thread
   return *instance;
 }
+const Memory& mapped_at_start = memory();
 
 }  // namespace
 
@@ -219,15 +220,16 @@ void* checked_range(const void* address, std::int64_t bytes, Access access) {
   if (!is_device_address(address) || bytes < 0 || end > static_cast<std::int64_t>(kSpanBytes)) {
     refuse_access(address, bytes, access);
   }
-  for (std::int64_t at = begin; at < end;) {
-    const std::int64_t granule = at / kGranuleBytes;
-    const std::int64_t granule_end = std::min<std::int64_t>(end, (granule + 1) * kGranuleBytes);
-    if (granule_end - granule * static_cast<std::int64_t>(kGranuleBytes) >
-        granules()[granule].load(std::memory_order_relaxed)) {
+  constexpr std::int64_t kGranule = kGranuleBytes;
+  for (std::int64_t at = begin; at < end; at = round_up(at + 1, kGranule)) {
+    const std::int64_t granule = at / kGranule;
+    const std::int64_t live_end =
+        granule * kGranule + granules()[granule].load(std::memory_order_relaxed);
+    if (live_end < std::min(end, (granule + 1) * kGranule)) {
+      const std::int64_t bad = std::max(at, live_end);
       report("{} of {} bytes at {}, at {}: {}", access == Access::read ? "read" : "write", bytes,
-             address, device_address(at), memory().describe(at));
+             address, device_address(bad), memory().describe(bad));
     }
-    at = granule_end;
   }
   return bytes_address(begin);
 }

@@ -20,7 +20,7 @@
 namespace strata::cuda_sim {
 
 inline constexpr std::uintptr_t kBase = 0x7e90'0000'0000;  // sanitizers know it as the program's
-inline constexpr std::uintptr_t kSpanBytes = std::uintptr_t{64} << 30;
+inline constexpr std::uintptr_t kSpanBytes = std::uintptr_t{32} << 30;
 inline constexpr std::uintptr_t kBytesOffset = kSpanBytes;
 inline constexpr std::uintptr_t kGranuleBytes = 256;
 inline constexpr std::int64_t kTotalBytes = std::int64_t{16} << 30;  // what the device says it has

@@ -156,10 +156,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
   return api_call("cudaStreamQuery", [&] {
-    const auto points = stream->points;
-    const std::uint32_t now = points->next();
-    stream->thread.post([points, now] { points->reach(now); });
-    return points->reached(now) ? cudaSuccess : cudaErrorNotReady;
+    return stream->pending.load(std::memory_order_acquire) == 0 ? cudaSuccess : cudaErrorNotReady;
   });
 }
 
@@ -167,8 +164,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   return api_call("cudaStreamWaitEvent", [&] {
     const std::lock_guard lock(event->mutex);
     if (event->points == nullptr) return cudaSuccess;
-    stream->thread.post(
-        [points = event->points, point = event->point] { points->wait_for(point); });
+    stream->post([points = event->points, point = event->point] { points->wait_for(point); });
     return cudaSuccess;
   });
 }
@@ -197,7 +193,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     const std::lock_guard lock(event->mutex);
     event->points = stream->points;
     event->point = stream->points->next();
-    stream->thread.post([points = event->points, point = event->point] { points->reach(point); });
+    stream->post([points = event->points, point = event->point] { points->reach(point); });
     return cudaSuccess;
   });
 }

@@ -52,7 +52,19 @@ bool begin_work();
 
 struct CUstream_st {
   static constexpr std::int64_t kQueueCapacity = 1024;  // whoever enqueues more waits
+
+  // Runs task() in order, also when the device has failed.
+  template <typename Task>
+  void post(Task task) {
+    pending.fetch_add(1, std::memory_order_relaxed);
+    thread.post([this, task = std::move(task)]() mutable noexcept {
+      task();
+      pending.fetch_sub(1, std::memory_order_release);
+    });
+  }
+
   std::shared_ptr<strata::cuda_sim::Points> points = std::make_shared<strata::cuda_sim::Points>();
+  std::atomic<int> pending{0};
   strata::FailureLatch unused;  // work reports, and does not throw
   strata::TaskThread thread{"cuda stream", unused, kQueueCapacity};
 };
@@ -71,7 +83,7 @@ namespace strata::cuda_sim {
 template <typename Work>
 void enqueue(cudaStream_t stream, const char* name, Work work) {
   if (stream == nullptr) report("{} on the default stream, which orders all others", name);
-  stream->thread.post([name, work = std::move(work)]() mutable noexcept {
+  stream->post([name, work = std::move(work)]() mutable {
     if (!begin_work()) return;
     const Working working(name);
     work();
