@@ -11,6 +11,7 @@
 #include "kernels/base/bytes.h"
 #include "kernels/base/error.h"
 #include "kernels/base/suggest.h"
+#include "kernels/device/cuda_backend.h"
 
 namespace strata::engine {
 namespace {
@@ -226,7 +227,9 @@ void check_export_options(const Options& options) {
 std::string resolve_device(const Options& options) {
   if (!options.machine.empty()) return options.device;
   if (options.device == "cuda") {
-    throw ConfigError("--device cuda: this build has no CUDA device yet; use --device cpu");
+    const CudaSearch search = find_cuda_backend();
+    throw_error<ConfigError>("--device cuda: no CUDA device: {}; use --device cpu",
+                             search.backend ? "training on one is yet to come" : search.reason);
   }
   return "cpu";
 }
