@@ -72,6 +72,8 @@ __device__ void store_piece(T* y, const Piece<kColumns>& piece, Part part) {
   }
 }
 
+inline constexpr std::int64_t kF32Bytes = bytes_of(Dtype::f32);
+
 // The rows of a Matrix.
 template <typename T>
 struct Rows {
@@ -117,10 +119,9 @@ __device__ void for_own_piece(const PieceGrid& grid, const Body& body) {
   }
 }
 
-template <int kColumns, typename... Parameters, typename... Arguments>
+template <int kColumns, int kThreads = 256, typename... Parameters, typename... Arguments>
 void launch_pieces(const char* op, cudaStream_t stream, const PieceGrid& grid,
                    void (*kernel)(PieceGrid, Parameters...), Arguments... arguments) {
-  constexpr int kThreads = 256;
   const std::int64_t pieces = grid.rows * ceil_div(grid.cols, kColumns);
   STRATA_CHECK(pieces <= INT32_MAX, "{}: ({}, {}) is too large", op, grid.rows, grid.cols);
   if (pieces == 0) return;

@@ -7,8 +7,10 @@
 #include <limits>
 #include <numbers>
 
-#include "kernels/ops/cpu/kernel_table.h"
 #include "tests/kernels/ops/op_testing.h"
+#ifndef STRATA_TEST_ON_CUDA
+#include "kernels/ops/cpu/kernel_table.h"
+#endif
 
 namespace strata::ops {
 namespace {
@@ -130,6 +132,8 @@ TEST(Add, IsExactBeforeItsOneRoundingAlsoInPlace) {
   }
 }
 
+#ifndef STRATA_TEST_ON_CUDA
+
 // The nearest of the two bf16 neighbours, by comparing distances; a tie goes to the even one.
 std::uint16_t nearest_bf16(float x) {
   const auto magnitude = std::bit_cast<std::uint32_t>(std::abs(x));
@@ -180,6 +184,8 @@ TEST(Rounding, EveryBf16WidensExactly) {
     }
   }
 }
+
+#endif
 
 TEST(ElementwiseBits, AreTheSameForEveryInstructionSetAndNumberOfWorkers) {
   for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) {

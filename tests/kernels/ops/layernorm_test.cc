@@ -194,6 +194,41 @@ TEST_P(LayerNorm, BackwardInPlaceGivesTheSameBits) {
 
 INSTANTIATE_TEST_SUITE_P(Sizes, LayerNorm, ::testing::ValuesIn(all_cases()), name_of_case);
 
+// A cuda device has a block's sums of columns in shared memory only where they fit.
+TEST(LayerNormParameters, OfRowsThatAreVeryWide) {
+  const std::int64_t rows = 9, cols = 13001;
+  TestDevice device;
+  const DeviceMatrix x(device, Dtype::bf16, rows, cols, 3,
+                       random_values(Dtype::bf16, rows * cols, 1, 0.5f, 1.7f));
+  const DeviceMatrix dy(device, Dtype::bf16, rows, cols, 0,
+                        random_values(Dtype::bf16, rows * cols, 2));
+  const DeviceMatrix weight(device, Dtype::bf16, 1, cols, 0,
+                            random_values(Dtype::bf16, cols, 3, 1));
+  const DeviceMatrix y(device, Dtype::bf16, rows, cols), dx(device, Dtype::bf16, rows, cols);
+  const DeviceMatrix stats(device, Dtype::f32, 2, rows), gradients(device, Dtype::f32, 2, cols);
+  layernorm_forward(device.stream(), y.view(), stats.f32(), stats.f32() + rows, x.view(),
+                    weight.f32(), weight.f32());
+  layernorm_backward(device.stream(), dx.view(), Into::overwrite, gradients.f32(),
+                     gradients.f32() + cols, Into::overwrite, dy.view(), x.view(), weight.f32(),
+                     stats.f32(), stats.f32() + rows);
+  const auto xs = x.get_f64(), dys = dy.get_f64(), got = gradients.get_f64();
+  std::vector<double> dweight(cols), dbias(cols), size(cols);
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const ExactRow exact(&xs[row * cols], cols);
+    for (std::int64_t i = 0; i < cols; ++i) {
+      const std::int64_t at = row * cols + i;
+      dweight[i] += dys[at] * exact.normalised(xs[at]);
+      dbias[i] += dys[at];
+      size[i] += std::abs(dys[at]) * (1 + exact.magnitude(xs[at]));
+    }
+  }
+  const double rounding = (static_cast<double>(cols) / 8 + 32 + rows) * kF32Rounding;
+  for (std::int64_t i = 0; i < cols; ++i) {
+    ASSERT_NEAR(got[i], dweight[i], rounding * size[i]) << i;
+    ASSERT_NEAR(got[cols + i], dbias[i], rounding * size[i]) << i;
+  }
+}
+
 TEST(LayerNormBits, AreTheSameForEveryInstructionSetAndNumberOfWorkers) {
   for (const Dtype dtype : {Dtype::f32, Dtype::bf16}) {
     for (const std::int64_t cols : {7, 391}) {

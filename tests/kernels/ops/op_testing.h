@@ -25,9 +25,14 @@ inline double rounding_of(Dtype dtype) {
 }
 
 // `outputs` runs an op that multiplies no matrices and returns its results; they must be the same
-// bits in every instruction set of this machine with 1, 2 and 3 workers.
+// bits in every instruction set of this machine with 1, 2 and 3 workers, or on a cuda device twice.
 using Outputs = std::vector<std::vector<std::byte>>;
 inline void expect_same_bits_everywhere(const std::function<Outputs(TestDevice&)>& outputs) {
+#ifdef STRATA_TEST_ON_CUDA
+  TestDevice device;
+  const Outputs once = outputs(device);
+  EXPECT_TRUE(outputs(device) == once);
+#else
   Outputs first;
   for (const Isa isa : {Isa::scalar, Isa::avx2, Isa::avx512}) {
     if (!isa_supported(isa)) continue;
@@ -38,6 +43,7 @@ inline void expect_same_bits_everywhere(const std::function<Outputs(TestDevice&)
       EXPECT_TRUE(here == first) << name_of(isa) << ", " << threads << " workers";
     }
   }
+#endif
 }
 
 }  // namespace strata::ops

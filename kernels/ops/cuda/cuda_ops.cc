@@ -1,0 +1,156 @@
+#include "kernels/ops/cuda_ops.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "kernels/device/cuda/cuda_stream.h"
+#include "kernels/device/cuda_backend.h"
+#include "kernels/ops/cuda/attention.h"
+#include "kernels/ops/cuda/bias.h"
+#include "kernels/ops/cuda/cross_entropy.h"
+#include "kernels/ops/cuda/elementwise.h"
+#include "kernels/ops/cuda/embedding.h"
+#include "kernels/ops/cuda/linear.h"
+#include "kernels/ops/cuda/norm.h"
+#include "kernels/ops/cuda/rotary.h"
+#include "kernels/ops/cuda/scratch.h"
+
+namespace strata::ops::cuda {
+namespace {
+
+template <typename... Parameters, typename... Arguments>
+void enqueue(Stream& stream, void (*op)(cudaStream_t, Parameters...),
+             const Arguments&... arguments) {
+  as_cuda(stream).enqueue([&](cudaStream_t handle) { op(handle, arguments...); });
+}
+
+std::int64_t scratch_bytes(const CpuOpsLimits& limits) {
+  return std::max({norm_scratch_bytes(limits.weight_cols_max),
+                   embedding_scratch_bytes(limits.rows_max), Linear::kScratchBytes,
+                   std::max(kBiasSums, limits.weight_rows_max) * bytes_of(Dtype::f32)});
+}
+
+class AttachedOps final : public CudaOps {
+ public:
+  AttachedOps(Device& device, const CpuOpsLimits& limits)
+      : memory_(device.allocate("scratch memory of ops", scratch_bytes(limits))),
+        scratch_{memory_.data(), memory_.bytes()},
+        linear_(scratch_) {}
+
+  void linear_forward(Stream& stream, Matrix y, Matrix x, Matrix w, const void* bias) override {
+    as_cuda(stream).enqueue([&](cudaStream_t handle) { linear_.forward(handle, y, x, w, bias); });
+  }
+  void linear_backward_input(Stream& stream, Matrix dx, Matrix dy, Matrix w, Into into) override {
+    as_cuda(stream).enqueue(
+        [&](cudaStream_t handle) { linear_.backward_input(handle, dx, dy, w, into); });
+  }
+  void linear_backward_weight(Stream& stream, Matrix dw, float* dbias, Matrix dy, Matrix x,
+                              Into into) override {
+    as_cuda(stream).enqueue(
+        [&](cudaStream_t handle) { linear_.backward_weight(handle, dw, dbias, dy, x, into); });
+  }
+  void attention_forward(Stream& stream, const AttentionShape& shape,
+                         const AttentionOptions& options, Matrix out, float* log_sum_exp,
+                         const Qkv& qkv) override {
+    enqueue(stream, cuda::attention_forward, shape, options, out, log_sum_exp, qkv);
+  }
+  void attention_backward(Stream& stream, const AttentionShape& shape,
+                          const AttentionOptions& options, const Qkv& gradients, float* row_dots,
+                          Matrix dout, const Qkv& qkv, Matrix out,
+                          const float* log_sum_exp) override {
+    enqueue(stream, cuda::attention_backward, shape, options, gradients, row_dots, dout, qkv, out,
+            log_sum_exp);
+  }
+  void attention_with_cache(Stream& stream, const AttentionShape& shape,
+                            const AttentionOptions& options, Matrix out, const Qkv& qkv,
+                            const KvCache& cache, std::int64_t past) override {
+    enqueue(stream, cuda::attention_with_cache, shape, options, out, qkv, cache, past);
+  }
+  void gelu_forward(Stream& stream, Matrix y, Matrix x) override {
+    enqueue(stream, cuda::gelu_forward, y, x);
+  }
+  void gelu_backward(Stream& stream, Matrix dx, Matrix dy, Matrix x) override {
+    enqueue(stream, cuda::gelu_backward, dx, dy, x);
+  }
+  void swiglu_forward(Stream& stream, Matrix y, Matrix gate, Matrix up) override {
+    enqueue(stream, cuda::swiglu_forward, y, gate, up);
+  }
+  void swiglu_backward(Stream& stream, Matrix dgate, Matrix dup, Matrix dy, Matrix gate,
+                       Matrix up) override {
+    enqueue(stream, cuda::swiglu_backward, dgate, dup, dy, gate, up);
+  }
+  void add(Stream& stream, Matrix y, Matrix a, Matrix b) override {
+    enqueue(stream, cuda::add, y, a, b);
+  }
+  void layernorm_forward(Stream& stream, Matrix y, float* mean, float* rstd, Matrix x,
+                         const void* weight, const void* bias) override {
+    enqueue(stream, cuda::layernorm_forward, y, mean, rstd, x, weight, bias);
+  }
+  void layernorm_backward(Stream& stream, Matrix dx, Into dx_into, float* dweight, float* dbias,
+                          Into parameters, Matrix dy, Matrix x, const void* weight,
+                          const float* mean, const float* rstd) override {
+    enqueue(stream, cuda::layernorm_backward, scratch_, dx, dx_into, dweight, dbias, parameters, dy,
+            x, weight, mean, rstd);
+  }
+  void rmsnorm_forward(Stream& stream, Matrix y, float* rstd, Matrix x, Matrix weight,
+                       float epsilon) override {
+    enqueue(stream, cuda::rmsnorm_forward, y, rstd, x, weight, epsilon);
+  }
+  void rmsnorm_backward(Stream& stream, Matrix dx, Into dx_into, Matrix dweight, Into dweight_into,
+                        Matrix dy, Matrix x, Matrix weight, const float* rstd) override {
+    enqueue(stream, cuda::rmsnorm_backward, scratch_, dx, dx_into, dweight, dweight_into, dy, x,
+            weight, rstd);
+  }
+  void rotary_forward(Stream& stream, Matrix x, const RotaryTables& tables,
+                      const std::int32_t* positions) override {
+    enqueue(stream, cuda::rotary_forward, x, tables, positions);
+  }
+  void rotary_backward(Stream& stream, Matrix dx, const RotaryTables& tables,
+                       const std::int32_t* positions) override {
+    enqueue(stream, cuda::rotary_backward, dx, tables, positions);
+  }
+  void embedding_forward(Stream& stream, Matrix x, Into into, const std::int32_t* ids, Matrix table,
+                         std::int64_t first_id) override {
+    enqueue(stream, cuda::embedding_forward, x, into, ids, table, first_id);
+  }
+  void embedding_backward(Stream& stream, Matrix dtable, Into into, Matrix dx,
+                          const std::int32_t* ids, std::int64_t first_id) override {
+    enqueue(stream, cuda::embedding_backward, scratch_, dtable, into, dx, ids, first_id);
+  }
+  void softmax_stats_init(Stream& stream, SoftmaxStats stats, std::int64_t rows) override {
+    enqueue(stream, cuda::softmax_stats_init, stats, rows);
+  }
+  void softmax_stats_update(Stream& stream, SoftmaxStats stats, Matrix logits,
+                            const std::int32_t* targets, std::int64_t first_id) override {
+    enqueue(stream, cuda::softmax_stats_update, stats, logits, targets, first_id);
+  }
+  void cross_entropy_loss(Stream& stream, double* loss_sum, SoftmaxStats stats,
+                          const std::int32_t* targets, std::int64_t rows,
+                          TargetCounts* counts) override {
+    enqueue(stream, cuda::cross_entropy_loss, loss_sum, stats, targets, rows, counts);
+  }
+  void cross_entropy_backward(Stream& stream, Matrix dlogits, Matrix logits, SoftmaxStats stats,
+                              const std::int32_t* targets, std::int64_t first_id,
+                              float scale) override {
+    enqueue(stream, cuda::cross_entropy_backward, dlogits, logits, stats, targets, first_id, scale);
+  }
+
+ private:
+  DeviceBuffer memory_;
+  Scratch scratch_;
+  Linear linear_;
+};
+
+}  // namespace
+}  // namespace strata::ops::cuda
+
+namespace strata::ops {
+
+STRATA_CUDA_ENTRY_POINT cuda_entry::AttachOps strata_cuda_attach_ops;
+
+void strata_cuda_attach_ops(Device& device, const CpuOpsLimits& limits) {
+  const std::shared_ptr<CudaOps> ops = std::make_shared<cuda::AttachedOps>(device, limits);
+  device.attach(ops);  // cuda_ops() casts back to CudaOps
+}
+
+}  // namespace strata::ops
