@@ -124,7 +124,7 @@ __device__ inline void multiply_add(SumFragment& sum, const LeftFragment<T>& lef
   for (int k = 0; k < kDepth<T>; ++k) {
 #pragma unroll
     for (int i = 0; i < SumFragment::kEntries; ++i) {
-      sum.at[i] = fma_rn(left.at[i / 2 % 2][k], right.at[i % 2 + i / 4 * 2][k], sum.at[i]);
+      sum.at[i] += left.at[i / 2 % 2][k] * right.at[i % 2 + i / 4 * 2][k];
     }
   }
 }

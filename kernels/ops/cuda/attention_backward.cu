@@ -217,7 +217,8 @@ __global__ void __launch_bounds__(Tiles<T, kDim>::kThreads)
       if (kOfKeys) multiply_by_columns(dk, gradients, q, call.head_dim);
     }
   }
-  sync_threads();  // the tiles are free
+  async_wait();
+  sync_threads();
   if (warp_key >= call.tokens) return;
   if (kOfKeys) {
     store_sums(operands.dk.head(call, row, kv_head), warp_key, call.tokens, call.head_dim, dk,

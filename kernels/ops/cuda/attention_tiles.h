@@ -28,6 +28,7 @@ struct Tiles {
   static constexpr int kOther = rows_in(16 * 1024);
   static constexpr int kThreads = kOwn / kFragment * kWarpThreads;
   using Tile = SharedTile<T, kDim>;
+  static_assert(kOwn % kOther == 0 && Tile::bytes(2 * (kOwn + kOther)) <= 99 * 1024);
 };
 
 // (B·rows, heads·D) in device memory.
@@ -73,7 +74,10 @@ __device__ inline void load_tile(const SharedTile<T, kDim>& tile, int rows,
       continue;
     }
     Vector<T> values = {};
-    for (int c = 0; c < cols; ++c) values.at[c] = load(from + c);
+#pragma unroll
+    for (int c = 0; c < Tile::kElements; ++c) {
+      if (c < cols) values.at[c] = load(from + c);
+    }
     tile.vector(row, vector) = values;
   }
 }
@@ -141,7 +145,10 @@ __device__ inline void store_sums(const HeadRows<T>& head, int first, int end, i
     if (in_vectors && cols == Tile::kElements) {
       store_vector(to, values);
     } else {
-      for (int c = 0; c < cols; ++c) store(to + c, values.at[c]);
+#pragma unroll
+      for (int c = 0; c < Tile::kElements; ++c) {
+        if (c < cols) store(to + c, values.at[c]);
+      }
     }
   }
 }
