@@ -16,6 +16,15 @@ cudaError_t api_call(const char* function, Body body) {
   return after_call(function, error);
 }
 
+// Of a function that gives something back: it does so in a failed device too, so that one process
+// can go on to the next test.
+template <typename Body>
+cudaError_t release_call(const char* function, Body body) {
+  const cudaError_t refused = before_call(function);
+  const cudaError_t error = body();
+  return after_call(function, refused != cudaSuccess ? refused : error);
+}
+
 // The error of the failed device, or success.
 cudaError_t device_error();
 

@@ -8,7 +8,8 @@
 namespace strata::cuda_sim {
 
 // The nth call from now (1: the next) of a function, by its name, returns `error` (of the
-// function's own type) and does nothing. A launch is cudaLaunchKernelExC, as on hardware.
+// function's own type) and does nothing; what gives something back does so. A launch is
+// cudaLaunchKernelExC, as on hardware.
 void fail_call(std::string function, int nth, int error);
 
 // The nth piece of work (kernel, copy, fill) that any stream begins from now on fails, and with it

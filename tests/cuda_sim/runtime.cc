@@ -59,7 +59,7 @@ cudaError_t cudaMalloc(void** address, std::size_t bytes) {
 }
 
 cudaError_t cudaFree(void* address) {
-  return api_call("cudaFree", [&] {
+  return release_call("cudaFree", [&] {
     if (address == nullptr) return cudaSuccess;
     report_unseen_error();
     return cuda_sim::free(address) ? cudaSuccess : cudaErrorInvalidValue;
@@ -80,7 +80,7 @@ cudaError_t cudaHostRegister(void* address, std::size_t bytes, unsigned int) {
 }
 
 cudaError_t cudaHostUnregister(void* address) {
-  return api_call("cudaHostUnregister", [&] { return unregister_host(address); });
+  return release_call("cudaHostUnregister", [&] { return unregister_host(address); });
 }
 
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
@@ -139,7 +139,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned int flags) 
 
 // Waits for the stream's work, as the hardware's does not.
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
-  return api_call("cudaStreamDestroy", [&] {
+  return release_call("cudaStreamDestroy", [&] {
     if (stream == nullptr) return cudaErrorInvalidResourceHandle;
     delete stream;
     return cudaSuccess;
@@ -181,7 +181,7 @@ cudaError_t cudaEventCreate(cudaEvent_t* event) {
 }
 
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
-  return api_call("cudaEventDestroy", [&] {
+  return release_call("cudaEventDestroy", [&] {
     delete event;
     return cudaSuccess;
   });
