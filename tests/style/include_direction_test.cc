@@ -19,7 +19,7 @@ std::set<std::string> with_below_engine(std::set<std::string> parts) {
 const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"kernels/base", {}},
     {"kernels/device",  // and, on the simulated device, what stands in for CUDA
-     {"kernels/base", "cuda_sim/kernel_code.h", "cuda_sim/launch.h"}},
+     {"kernels/base", "cuda_sim/fragment.h", "cuda_sim/kernel_code.h", "cuda_sim/launch.h"}},
     {"kernels/ops", {"kernels/base", "kernels/device"}},
     {"io", {"kernels/base"}},
     {"optim_cpu", {"kernels/base"}},
