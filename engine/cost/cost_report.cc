@@ -58,9 +58,9 @@ std::string bound_table(const StepCost& cost) {
   text += row("longest", forward.bound_s(), backward.bound_s());
   text += fmt::format("bound {} a step, limited by {}", duration_text(cost.bound_s()),
                       name_of(cost.limit()));
-  if (cost.moved_nvme_s > 0) {
-    text += fmt::format("; {} of the drives' time moved to the other phase",
-                        duration_text(cost.moved_nvme_s));
+  if (cost.moved_s > 0) {
+    text +=
+        fmt::format("; {} less, for what can move to the other phase", duration_text(cost.moved_s));
   }
   return text + '\n';
 }
@@ -68,7 +68,7 @@ std::string bound_table(const StepCost& cost) {
 nlohmann::json bound_json(const StepCost& cost) {
   return {{"seconds", cost.bound_s()},
           {"limit", name_of(cost.limit())},
-          {"moved_nvme_s", cost.moved_nvme_s},
+          {"moved_s", cost.moved_s},
           {"forward", phase_json(cost.phases[0])},
           {"backward", phase_json(cost.phases[1])}};
 }

@@ -12,7 +12,7 @@ namespace strata::engine {
 // Lines; rows of zeros are left out.
 std::string bound_table(const StepCost& cost);
 
-// {"seconds":…, "limit":"cores", "moved_nvme_s":…, "forward":{"bound_s":…, "cores_s":…, "nvme_s":…,
+// {"seconds":…, "limit":"cores", "moved_s":…, "forward":{"bound_s":…, "cores_s":…, "nvme_s":…,
 // …, "cores":{"matmul_s":…, …}}, "backward":…}
 nlohmann::json bound_json(const StepCost& cost);
 

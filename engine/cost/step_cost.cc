@@ -28,7 +28,7 @@ class CostCounter {
     add_compute(compute, rows_share);
     for (const Phase phase : {Phase::forward, Phase::backward}) add_traffic(phase);
     add(Phase::backward, CoreWork::gradients, gradients_s());
-    cost_.moved_nvme_s = moved_nvme_s();
+    cost_.moved_s = moved_s();
     return cost_;
   }
 
@@ -116,27 +116,52 @@ class CostCounter {
     return over(bytes, rates_.memory_bytes_per_s);
   }
 
-  // See StepCost. At most what the drive exceeds the next resource by in the one phase, and lies
-  // idle in the other.
-  double moved_nvme_s() const {
-    const auto excess_s = [](const PhaseCost& phase) {
-      PhaseCost others = phase;
-      others[Resource::nvme] = 0;
-      return phase[Resource::nvme] - others.bound_s();
-    };
-    const double first_s = excess_s(cost_.phases[0]);
-    const double second_s = excess_s(cost_.phases[1]);
-    if (first_s * second_s >= 0) return 0;
-    const std::int64_t turns = 2 * setup_.plan.passes;  // to backward, and to the next forward
-    const double slowest = std::min(rates_.nvme.read_bytes_per_s, rates_.nvme.written_bytes_per_s);
-    const double held_s = over(turns * staging_bytes(), slowest);
-    return std::min({held_s, std::abs(first_s), std::abs(second_s)});
+  // See StepCost. A resource that moves work out of a phase may be the longest of the other one.
+  double moved_s() const {
+    const auto& [first, second] = cost_.phases;
+    const std::array<double, kResources> movable_s = this->movable_s();
+    double least_s = 0;
+    for (std::size_t r = 0; r < kResources; ++r) {
+      for (std::size_t s = 0; s < kResources; ++s) {
+        const double both_s = r == s ? first.seconds[r] + second.seconds[s]
+                                     : std::max(0.0, first.seconds[r] - movable_s[r]) +
+                                           std::max(0.0, second.seconds[s] - movable_s[s]);
+        least_s = std::max(least_s, both_s);
+      }
+    }
+    return first.bound_s() + second.bound_s() - least_s;
   }
 
-  std::int64_t staging_bytes() const {
-    std::int64_t bytes = 0;
+  // Of each resource's time, what can lie in the other phase: that of the bytes that are held at
+  // every turn of a pass, to backward and to the next forward. Compute does not move.
+  std::array<double, kResources> movable_s() const {
+    // Of a byte of gradients, the most that one may have ahead: received, copied, added to a sum,
+    // rounded and read, each as often as it is read or written.
+    constexpr double kPassesOverMemory = 2 + 2 + 3 + 2;
+    const double bytes = 2.0 * setup_.plan.passes * static_cast<double>(held_bytes());
+    PhaseCost cost;
+    cost[Resource::nvme] =
+        over(bytes, std::min(rates_.nvme.read_bytes_per_s, rates_.nvme.written_bytes_per_s));
+    cost[Resource::network] = over(bytes, rates_.network.bytes_per_s);
+    cost[Resource::cores] =
+        rates_.workers_share * (over(bytes, rates_.checksum_bytes_per_s) +
+                                over(kPassesOverMemory * bytes, rates_.memory_bytes_per_s) +
+                                bytes * rates_.nvme.core_s_per_byte / setup_.threads);
+    if (rates_.gpu) {
+      cost[Resource::to_device] = over(bytes, rates_.gpu->to_device_bytes_per_s);
+      cost[Resource::from_device] = over(bytes, rates_.gpu->from_device_bytes_per_s);
+    }
+    return cost.seconds;
+  }
+
+  // Staging, and the device's slots.
+  std::int64_t held_bytes() const {
+    std::int64_t bytes = setup_.plan.record_slots * setup_.plan.record_slot_bytes;
     for (const offload::PlannedBuffer& buffer : setup_.plan.buffers) {
-      if (buffer.tier == Tier::host && buffer.tag.ends_with(" staging")) bytes += buffer.bytes;
+      const bool slots = buffer.tag == "gathered units" || buffer.tag == "gradient slots";
+      if (slots || (buffer.tier == Tier::host && buffer.tag.ends_with(" staging"))) {
+        bytes += buffer.bytes;
+      }
     }
     return bytes;
   }

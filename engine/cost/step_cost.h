@@ -59,11 +59,12 @@ struct PhaseCost {
 
 struct StepCost {
   std::array<PhaseCost, offload::kPhases> phases;
-  // Of the drive's time in the phase that it bounds, what can lie in the other one: reads made
-  // ahead and writes made late, as much as the plan's staging buffers hold at each turn between
-  // phases. 0 where the drive bounds both phases or none.
-  double moved_nvme_s = 0;
-  double bound_s() const { return phases[0].bound_s() + phases[1].bound_s() - moved_nvme_s; }
+  // By how much the longest resources of both phases, summed, exceed the bound, because work can
+  // lie in the other phase: what is read ahead, written late or otherwise on its way at a turn
+  // between phases, as much as staging buffers and the device's slots hold. 0 where one resource is
+  // the longest of both.
+  double moved_s = 0;
+  double bound_s() const { return phases[0].bound_s() + phases[1].bound_s() - moved_s; }
   Resource limit() const;  // the one that most of the bound is spent on
 };
 
