@@ -152,6 +152,8 @@ __device__ inline LeftFragment<T> left_of(const SumFragment& sum, int col) {
 
 }  // namespace strata::cuda
 
-#ifndef STRATA_CUDA_SIM
+#ifdef STRATA_CUDA_SIM
+#include "cuda_sim/fragment.h"
+#else
 #include "kernels/device/cuda/fragment_mma.h"
 #endif
