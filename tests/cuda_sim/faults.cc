@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "cuda_sim/api_call.h"
+#include "cuda_sim/stream.h"
 
 namespace strata::cuda_sim {
 namespace {
@@ -39,6 +40,7 @@ void mend() {
     call_faults.clear();
     any_call_faults.store(false, std::memory_order_relaxed);
   }
+  wait_for_all_streams();  // they drop what is enqueued
   work_left.store(0, std::memory_order_relaxed);
   mend_device();
 }

@@ -16,7 +16,8 @@ void fail_call(std::string function, int nth, int error);
 // the device: as an illegal access of a kernel does.
 void fail_work(int nth, cudaError_t error);
 
-// No fault is planted and the device works. For the end of a test: hardware needs a new process.
+// No fault is planted and the device works, once its streams are idle. For the end of a test:
+// hardware needs a new process.
 void mend();
 
 // For the simulated functions: the planted error of this call, or 0.

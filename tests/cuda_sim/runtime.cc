@@ -108,8 +108,11 @@ cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t
 
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
   return api_call("cudaLaunchHostFunc", [&] {
+    if (stream == nullptr) return cudaErrorInvalidResourceHandle;
     if (function == nullptr) return cudaErrorInvalidValue;
-    enqueue(stream, "host function", [=] {
+    stream->post([=] {
+      if (device_error() != cudaSuccess) return;
+      const Working working("host function");
       const InHostFunction guard;
       function(data);
     });

@@ -1,11 +1,16 @@
 #include "cuda_sim/stream.h"
 
 #include <chrono>
+#include <mutex>
+#include <set>
 
 #include "cuda_sim/faults.h"
 
 namespace strata::cuda_sim {
 namespace {
+
+std::mutex streams_mutex;
+std::set<CUstream_st*> streams;
 
 // `point` and the one that is next in its slot, and so on.
 bool at_or_after(std::uint32_t reached, std::uint32_t point) {
@@ -13,6 +18,11 @@ bool at_or_after(std::uint32_t reached, std::uint32_t point) {
 }
 
 }  // namespace
+
+void wait_for_all_streams() {
+  const std::lock_guard lock(streams_mutex);
+  for (CUstream_st* const stream : streams) stream->thread.wait_idle();
+}
 
 void Points::reach(std::uint32_t point) {
   Slot& slot = slots_[point % kSlots];
@@ -69,3 +79,15 @@ void run_grid(const cuda::LaunchSize& size, Block::Kernel kernel, const void* cl
 }
 
 }  // namespace strata::cuda_sim
+
+using namespace strata::cuda_sim;
+
+CUstream_st::CUstream_st() {
+  const std::lock_guard lock(streams_mutex);
+  streams.insert(this);
+}
+
+CUstream_st::~CUstream_st() {
+  const std::lock_guard lock(streams_mutex);
+  streams.erase(this);
+}

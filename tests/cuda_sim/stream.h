@@ -45,12 +45,16 @@ class Points {
   std::array<Slot, kSlots> slots_;
 };
 
+void wait_for_all_streams();
+
 // True: work is to run. False: the device has failed, or fails now.
 bool begin_work();
 
 }  // namespace strata::cuda_sim
 
 struct CUstream_st {
+  CUstream_st();
+  ~CUstream_st();
   static constexpr std::int64_t kQueueCapacity = 1024;  // whoever enqueues more waits
 
   // Runs task() in order, also when the device has failed.
