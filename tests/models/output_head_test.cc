@@ -10,6 +10,7 @@
 #include <tuple>
 #include <vector>
 
+#include "kernels/base/error.h"
 #include "kernels/ops/cross_entropy.h"
 #include "models/presets.h"
 #include "tests/support/compare.h"
