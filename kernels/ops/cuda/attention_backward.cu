@@ -135,6 +135,7 @@ __global__ void __launch_bounds__(Tiles<T, kDim>::kThreads)
     }
     multiply_by_columns(dq, gradients, k, call.head_dim);
   }
+  sync_threads();  // against spills, as in the forward
   if (warp_query >= call.tokens) return;
   store_sums(operands.dq.head(call, row, head), warp_query, call.tokens, call.head_dim, dq,
              {call.scale, call.scale}, q, warp_row);

@@ -142,6 +142,7 @@ __global__ void __launch_bounds__(Tiles<T, kDim>::kThreads)
     multiply_by_columns(out, scores, v, call.head_dim);
   }
 
+  sync_threads();  // without it ptxas keeps the addresses of stores through the loop, and spills
   if (warp_query >= call.tokens) return;
   float factors[2];
   float log_sums[2];
