@@ -11,6 +11,7 @@
 #include "cuda_sim/report.h"
 
 #if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
 
@@ -109,6 +110,9 @@ FiberStacks::FiberStacks(int count) : bytes_(static_cast<std::size_t>(count) * k
 
 FiberStacks::~FiberStacks() {
   stacks_begin = stacks_end = nullptr;
+#if defined(__SANITIZE_ADDRESS__)
+  __asan_unpoison_memory_region(memory_, bytes_);  // frames that never returned
+#endif
   ::munmap(memory_, bytes_);
 }
 

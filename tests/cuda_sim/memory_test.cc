@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
 #include <cstdint>
 #include <vector>
@@ -136,19 +137,32 @@ TEST_F(MemoryDeathTest, CopiesAndFillsStayWithinAnAllocation) {
   EXPECT_DEATH(cudaMemsetAsync(x.data(), 0, host.bytes(), stream), "write of 4004 bytes");
 }
 
-TEST_F(MemoryDeathTest, MemoryFreedBeforeACopyRunsIsReported) {
-  EXPECT_DEATH(
-      {
-        const TestStream stream;
-        Pinned<float> host(kElements);
-        void* x = nullptr;
-        EXPECT_CUDA(cudaMalloc(&x, host.bytes()));
-        EXPECT_CUDA(cudaLaunchHostFunc(
-            stream, [](void* memory) { free(memory); }, x));
-        EXPECT_CUDA(cudaMemcpyAsync(x, host.data(), host.bytes(), cudaMemcpyDefault, stream));
-        EXPECT_CUDA(cudaStreamSynchronize(stream));
+struct FreeOnceEnqueued {
+  void* memory = nullptr;
+  std::atomic<bool> enqueued{false};
+};
+
+void free_behind_the_copy() {
+  const TestStream stream;
+  Pinned<float> host(kElements);
+  FreeOnceEnqueued state;
+  EXPECT_CUDA(cudaMalloc(&state.memory, host.bytes()));
+  EXPECT_CUDA(cudaLaunchHostFunc(
+      stream,
+      [](void* data) {
+        auto* const its = static_cast<FreeOnceEnqueued*>(data);
+        its->enqueued.wait(false);
+        strata::cuda_sim::free(its->memory);
       },
-      "write of 4000 bytes at .*\n.*in copy");
+      &state));
+  EXPECT_CUDA(cudaMemcpyAsync(state.memory, host.data(), host.bytes(), cudaMemcpyDefault, stream));
+  state.enqueued = true;
+  state.enqueued.notify_all();
+  EXPECT_CUDA(cudaStreamSynchronize(stream));
+}
+
+TEST_F(MemoryDeathTest, MemoryFreedBeforeACopyRunsIsReported) {
+  EXPECT_DEATH(free_behind_the_copy(), "write of 4000 bytes at .*\n.*in copy");
 }
 
 TEST_F(MemoryDeathTest, HostMemoryOfCopiesIsRegistered) {
@@ -157,6 +171,7 @@ TEST_F(MemoryDeathTest, HostMemoryOfCopiesIsRegistered) {
   std::vector<float> host(kElements);
   const auto copy = [&](std::size_t bytes) {
     EXPECT_CUDA(cudaMemcpyAsync(x.data(), host.data(), bytes, cudaMemcpyDefault, stream));
+    EXPECT_CUDA(cudaStreamSynchronize(stream));
   };
   EXPECT_DEATH(copy(4), "host memory at .* that is not registered");
   EXPECT_CUDA(cudaHostRegister(host.data(), 400, cudaHostRegisterDefault));
