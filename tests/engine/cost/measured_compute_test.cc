@@ -84,8 +84,8 @@ double calls_in_step(const ComputeCost& cost, double layers, double micro_batche
   return calls.total() * micro_batches;
 }
 
-// Two passes of two micro-batches. A call counts as a second, so long that it is measured with 2 and
-// with 1 of the 3 sequences of a micro-batch, or as nothing.
+// Two passes of two micro-batches. A call counts as a second, so long that it is measured with 2
+// and with 1 of the 3 sequences of a micro-batch, or as nothing.
 TEST_P(MeasuredCompute, AStepRunsTheOpsThatWereMeasuredAsOften) {
   const test::TemporaryFolder folder;
   test::write_text(folder.path("text.txt"), 4096);
@@ -98,7 +98,7 @@ TEST_P(MeasuredCompute, AStepRunsTheOpsThatWereMeasuredAsOften) {
     test::EngineRun run(options);
     run.step();
     OpCounts counts;
-    CpuDevice& device = run.session().device();
+    auto& device = static_cast<CpuDevice&>(run.session().device());
     device.observe_ops(&counts);
     run.step();
     run.trainer().drain();
