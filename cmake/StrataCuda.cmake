@@ -15,6 +15,10 @@ if(NOT STRATA_CUDA STREQUAL "OFF")
     get_filename_component(CUDAToolkit_ROOT ${nvcc_folder} DIRECTORY)
     find_package(CUDAToolkit REQUIRED)
     set(STRATA_CUDA_FOUND ON)
+    find_path(STRATA_NCCL_INCLUDE nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+    if(NOT STRATA_NCCL_INCLUDE)
+      message(STATUS "No nccl.h found: the CUDA backend trains on one rank")
+    endif()
   elseif(STRATA_CUDA STREQUAL "ON")
     message(FATAL_ERROR "STRATA_CUDA is ON, but there is no nvcc in PATH, CUDA_HOME or "
       "/usr/local/cuda; give it with -DSTRATA_NVCC=…")
@@ -49,7 +53,9 @@ endif()
 
 # What the program and its backend are compiled with must be the same: the stamp tells.
 file(GLOB interface_headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/kernels/base/*.h
-  ${PROJECT_SOURCE_DIR}/kernels/device/*.h ${PROJECT_SOURCE_DIR}/kernels/ops/*.h)
+  ${PROJECT_SOURCE_DIR}/kernels/device/*.h ${PROJECT_SOURCE_DIR}/kernels/ops/*.h
+  ${PROJECT_SOURCE_DIR}/offload/comm/communicator.h ${PROJECT_SOURCE_DIR}/offload/comm/nccl.h
+  ${PROJECT_SOURCE_DIR}/offload/comm/device_collectives.h)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${interface_headers})
 set(interface "${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}")
 foreach(header IN LISTS interface_headers)
@@ -74,4 +80,17 @@ function(strata_cuda_backend name)
     CXX_VISIBILITY_PRESET hidden CUDA_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
   target_link_libraries(${name} PRIVATE strata_device)
   target_link_options(${name} PRIVATE -Wl,--exclude-libs,ALL -Wl,--no-undefined)
+endfunction()
+
+# strata_nccl(TARGET): collectives between GPUs, for a backend; without nccl.h they are refused.
+# NCCL's library is loaded at run time.
+function(strata_nccl target)
+  set(folder ${PROJECT_SOURCE_DIR}/offload/comm/cuda)
+  set(sources ${folder}/entry_points.cc)
+  if(STRATA_NCCL_INCLUDE)
+    file(GLOB sources CONFIGURE_DEPENDS ${folder}/*.cc ${folder}/*.cu)
+    set_source_files_properties(${folder}/entry_points.cc TARGET_DIRECTORY ${target}
+      PROPERTIES COMPILE_DEFINITIONS STRATA_HAVE_NCCL)
+  endif()
+  target_sources(${target} PRIVATE ${sources})
 endfunction()

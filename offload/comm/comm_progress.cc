@@ -63,8 +63,10 @@ bool CommThread::serve_once() {
     for (Lane& lane : lanes_) {
       if (lane.exchange() != nullptr) moved |= advance(lane);
     }
+    if (device_watch_) device_watch_->look(*heartbeat_, now_);
     heartbeat_->progress(now_);
     check_liveness();
+    check_device();
   } catch (...) {
     failure_.set(std::current_exception());
     drop_all();
@@ -83,6 +85,7 @@ CommThread::Order CommThread::take_orders(Nanoseconds sleep_max) {
     free->start(*exchange, now_);
   }
   submitted_.clear();
+  if (to_watch_) device_watch_.emplace(std::move(to_watch_));
   return order_;
 }
 
@@ -145,13 +148,37 @@ void CommThread::check_liveness() const {
     if (lane.exchange() == nullptr || now_ - lane.last_progress() <= timeout_) continue;
     const auto silent = silent_peers(kStalePeriods * heartbeat_->period());
     if (!silent.empty()) report_silent(silent, lane.exchange()->name());
-    report_missing(lane);
+    report_missing(lane.exchange()->name(), now_ - lane.last_progress(), lane.missing_peers());
   }
   const auto silent = silent_peers(timeout_);
   if (silent.empty()) return;
   const auto busy =
       std::ranges::find_if(lanes_, [](const Lane& lane) { return lane.exchange() != nullptr; });
   report_silent(silent, busy == lanes_.end() ? nullptr : busy->exchange()->name());
+}
+
+// The library's error says little of whose fault it is: a rank that is gone is given the time to
+// show it.
+void CommThread::check_device() const {
+  if (!device_watch_) return;
+  const auto under_way = device_watch_->longest(now_);
+  const char* const during = under_way ? under_way->name() : nullptr;
+  const bool stuck = under_way && under_way->duration > timeout_;
+  const auto& error = device_watch_->error();
+  if (!stuck && !error) return;
+  const auto silent = silent_peers(kStalePeriods * heartbeat_->period());
+  if (!silent.empty()) report_silent(silent, during);
+  if (error && now_ - error->seen > (kStalePeriods + 2) * heartbeat_->period()) {
+    throw_error<CommError>("{} failed on rank {}: {}", during == nullptr ? "NCCL" : during,
+                           topology_.rank, error->text);
+  }
+  if (!stuck) return;
+  const auto missing = device_watch_->missing(*under_way, *heartbeat_, topology_.world_size);
+  if (!missing.empty()) report_missing(during, under_way->duration, missing);
+  throw_error<CommError>(
+      "{} has been under way for {:.1f} s (--comm-timeout {:.3g} s) on rank {}, though all ranks "
+      "take part: see what NCCL_DEBUG=INFO says, or raise --comm-timeout if it is only slow",
+      during, seconds(under_way->duration), seconds(timeout_), topology_.rank);
 }
 
 std::vector<int> CommThread::silent_peers(Nanoseconds limit) const {
@@ -173,13 +200,14 @@ void CommThread::report_silent(std::span<const int> peers, const char* during) c
       one ? "it is" : "they are", one ? "its" : "their");
 }
 
-void CommThread::report_missing(const Lane& lane) const {
-  const auto peers = lane.missing_peers();
+void CommThread::report_missing(const char* collective, Nanoseconds waited,
+                                std::span<const int> peers) const {
+  const bool one = peers.size() == 1;
   throw_error<CommError>(
       "{} has waited {:.1f} s (--comm-timeout {:.3g} s) for rank{} {}, which answer{} but did not "
       "take part: see what holds it up, or raise --comm-timeout if it is only slow",
-      lane.exchange()->name(), seconds(now_ - lane.last_progress()), seconds(timeout_),
-      peers.size() == 1 ? "" : "s", fmt::join(peers, ", "), peers.size() == 1 ? "s" : "");
+      collective, seconds(waited), seconds(timeout_), one ? "" : "s", fmt::join(peers, ", "),
+      one ? "s" : "");
 }
 
 }  // namespace strata::comm

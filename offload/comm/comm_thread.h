@@ -33,6 +33,7 @@
 
 #include "kernels/base/failure_latch.h"
 #include "offload/comm/communicator.h"
+#include "offload/comm/device_watch.h"
 #include "offload/comm/exchange.h"
 #include "offload/comm/heartbeat.h"
 
@@ -58,6 +59,12 @@ class CommThread {
   void await_finish(Exchange& exchange);
   // Tells the thread that a round was released.
   void wake();
+
+  // From now on watches these too.
+  void watch(std::shared_ptr<const DeviceCollectives> collectives) {
+    const std::lock_guard lock(mutex_);
+    to_watch_ = std::move(collectives);
+  }
 
   enum class Leave {
     together,  // wait for the other ranks as long as they answer, then finalise MPI
@@ -90,9 +97,11 @@ class CommThread {
   void drop_all();
   void tick();
   void check_liveness() const;
+  void check_device() const;
   std::vector<int> silent_peers(Nanoseconds limit) const;
   [[noreturn]] void report_silent(std::span<const int> peers, const char* during) const;
-  [[noreturn]] void report_missing(const Lane& lane) const;
+  [[noreturn]] void report_missing(const char* collective, Nanoseconds waited,
+                                   std::span<const int> peers) const;
 
   FailureLatch& failure_;
   const Nanoseconds timeout_;
@@ -102,7 +111,8 @@ class CommThread {
   std::condition_variable orders_;    // for the thread: something was submitted, released, ordered
   std::condition_variable progress_;  // for the others: a round completed, the phase changed
   std::vector<Exchange*> submitted_;  // not yet taken by the thread
-  int under_way_ = 0;                 // submitted and not finished
+  std::shared_ptr<const DeviceCollectives> to_watch_;  // not yet taken by the thread
+  int under_way_ = 0;                                  // submitted and not finished
   Order order_ = Order::none;
   int exit_code_ = 0;  // of an abort
   bool woken_ = false;
@@ -114,6 +124,7 @@ class CommThread {
   // Communication thread only.
   std::vector<Lane> lanes_;
   std::optional<Heartbeat> heartbeat_;
+  std::optional<DeviceWatch> device_watch_;
   std::chrono::steady_clock::time_point last_tick_;
   Nanoseconds now_{0};
 

@@ -13,7 +13,8 @@
 // A rank that dies or stops answering ends the run: after the timeout every other rank gets a
 // CommError that names it. Destroying a communicator waits for the other ranks to do the same, as
 // long as they answer; after a failure, or while an exception unwinds, it waits for nobody.
-// Implementations: single_rank.cc, mpi_communicator.cc.
+// Implementations: single_rank.cc, mpi_communicator.cc, and for the cuda device
+// cuda/nccl_communicator.cc (nccl.h).
 #pragma once
 
 #include <chrono>
@@ -24,6 +25,7 @@
 
 #include "kernels/base/failure_latch.h"
 #include "kernels/device/device.h"
+#include "offload/comm/device_collectives.h"
 
 namespace strata::comm {
 
@@ -70,6 +72,9 @@ class Communicator {
   // several ranks it ends this process as well, and the launcher's status is `exit_code`, which is
   // not 0: print the error before.
   virtual void abort(int exit_code) noexcept = 0;
+
+  // Watches collectives that a library carries out beside this communicator's own, from now on.
+  virtual void watch(std::shared_ptr<const DeviceCollectives> /*collectives*/) {}
 };
 
 std::unique_ptr<Communicator> make_single_rank_communicator();

@@ -9,8 +9,6 @@
 namespace strata::comm {
 namespace {
 
-constexpr unsigned char kAlive = 1;
-constexpr unsigned char kFarewell = 2;
 constexpr int kTag = 0;
 
 }  // namespace
@@ -22,15 +20,15 @@ Heartbeat::Heartbeat(MPI_Comm world, int rank, int world_size, std::chrono::nano
     if (peer != rank) peers_.push_back({.rank = peer});
   }
   const std::size_t peers = peers_.size();
-  received_.assign(peers, 0);
-  sent_.assign(peers, kAlive);
+  received_.resize(peers);
+  sent_.resize(peers);
   requests_.assign(2 * peers, MPI_REQUEST_NULL);
   completed_.assign(2 * peers, 0);
   for (std::size_t i = 0; i < peers; ++i) {
-    check_mpi(
-        MPI_Recv_init(&received_[i], 1, MPI_BYTE, peers_[i].rank, kTag, channel_, &requests_[i]),
-        "MPI_Recv_init");
-    check_mpi(MPI_Send_init(&sent_[i], 1, MPI_BYTE, peers_[i].rank, kTag, channel_,
+    check_mpi(MPI_Recv_init(&received_[i], sizeof(Beat), MPI_BYTE, peers_[i].rank, kTag, channel_,
+                            &requests_[i]),
+              "MPI_Recv_init");
+    check_mpi(MPI_Send_init(&sent_[i], sizeof(Beat), MPI_BYTE, peers_[i].rank, kTag, channel_,
                             &requests_[peers + i]),
               "MPI_Send_init");
     check_mpi(MPI_Start(&requests_[i]), "heartbeat");
@@ -63,7 +61,8 @@ void Heartbeat::receive(std::chrono::nanoseconds now) {
       }
       Peer& peer = peers_[request];
       peer.heard = now;
-      peer.left = received_[request] == kFarewell;
+      peer.left = received_[request].farewell != 0;
+      peer.begun = received_[request].begun;
       if (!peer.left) check_mpi(MPI_Start(&requests_[request]), "heartbeat");
     }
   }
@@ -72,7 +71,7 @@ void Heartbeat::receive(std::chrono::nanoseconds now) {
 // A peer that takes nothing gets no second message: its first is still under way.
 void Heartbeat::send(Peer& peer, std::size_t index) {
   if (peer.sending || peer.farewell_sent) return;
-  sent_[index] = leaving_ ? kFarewell : kAlive;
+  sent_[index] = {.farewell = leaving_ ? 1u : 0u, .begun = begun_};
   check_mpi(MPI_Start(&requests_[peers_.size() + index]), "heartbeat");
   peer.sending = true;
   peer.farewell_sent = leaving_;
@@ -82,6 +81,11 @@ std::chrono::nanoseconds Heartbeat::silence(int peer, std::chrono::nanoseconds n
   const auto found = std::ranges::find(peers_, peer, &Peer::rank);
   if (found == peers_.end() || found->left) return std::chrono::nanoseconds{0};
   return now - found->heard;
+}
+
+DeviceCollectives::Counts Heartbeat::told(int peer) const {
+  const auto found = std::ranges::find(peers_, peer, &Peer::rank);
+  return found == peers_.end() ? begun_ : found->begun;
 }
 
 bool Heartbeat::farewell_complete() const {

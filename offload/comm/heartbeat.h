@@ -1,8 +1,9 @@
 // Heartbeat: tells a rank that is slow from one that is gone.
 //
-// Every rank's communication thread sends each peer one byte per period, also while nothing else
-// happens, and notes when it last heard from each. The last message of a rank is a farewell; when
-// every peer's has arrived, no message is under way and MPI can be finalised.
+// Every rank's communication thread sends each peer a beat per period, also while nothing else
+// happens, and notes when it last heard from each. A beat tells how far the rank is in collectives
+// that its device's library carries out. The last one is a farewell; when every peer's has arrived,
+// no message is under way and MPI can be finalised.
 //
 // Per peer:   answering ──its farewell arrives──▶ left
 //
@@ -15,6 +16,8 @@
 
 #include <chrono>
 #include <vector>
+
+#include "offload/comm/device_collectives.h"
 
 namespace strata::comm {
 
@@ -33,6 +36,10 @@ class Heartbeat {
   // How long this peer has not been heard; 0 once it has left.
   std::chrono::nanoseconds silence(int peer, std::chrono::nanoseconds now) const;
 
+  // What the next beats tell, and what the last one of a peer told.
+  void tell(const DeviceCollectives::Counts& begun) { begun_ = begun; }
+  DeviceCollectives::Counts told(int peer) const;
+
   // From now on sends the farewell only.
   void begin_farewell() { leaving_ = true; }
   // Every peer has sent its farewell and ours are on their way.
@@ -41,12 +48,17 @@ class Heartbeat {
   void close();
 
  private:
+  struct Beat {
+    std::uint64_t farewell = 0;
+    DeviceCollectives::Counts begun{};
+  };
   struct Peer {
     int rank = 0;
     std::chrono::nanoseconds heard{0};
     bool left = false;
     bool sending = false;
     bool farewell_sent = false;
+    DeviceCollectives::Counts begun{};
   };
   void receive(std::chrono::nanoseconds now);
   void send(Peer& peer, std::size_t index);
@@ -57,8 +69,9 @@ class Heartbeat {
   std::chrono::nanoseconds next_beat_{0};
   bool leaving_ = false;
   std::vector<Peer> peers_;
-  std::vector<unsigned char> received_;  // one byte a peer
-  std::vector<unsigned char> sent_;
+  DeviceCollectives::Counts begun_{};
+  std::vector<Beat> received_;  // one a peer
+  std::vector<Beat> sent_;
   std::vector<MPI_Request> requests_;  // a receive per peer, then a send per peer
   std::vector<int> completed_;         // scratch of MPI_Testsome
 };

@@ -62,6 +62,9 @@ class MpiCommunicator final : public Communicator {
   void broadcast(std::span<std::byte> data, int root) override;
   void all_gather_host(std::span<const std::byte> mine, std::span<std::byte> all) override;
   void abort(int exit_code) noexcept override { thread_->abort(exit_code); }
+  void watch(std::shared_ptr<const DeviceCollectives> collectives) override {
+    thread_->watch(std::move(collectives));
+  }
 
  private:
   int next_tag(Kind kind) {

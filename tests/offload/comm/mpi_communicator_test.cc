@@ -12,6 +12,7 @@
 
 #include "kernels/base/error.h"
 #include "tests/offload/comm/communicator_conformance.h"
+#include "tests/offload/comm/rank_test.h"
 
 namespace strata::comm {
 namespace {
@@ -46,7 +47,7 @@ int report(Run& run, const std::function<void()>& work) {
 void reduce_forever(Run& run) {
   constexpr std::int64_t kShardElements = 10000;
   const auto gradients =
-      run.rank->device.allocate("test", kShardElements * 4 * run.comm().world_size());
+      run.rank->device->allocate("test", kShardElements * 4 * run.comm().world_size());
   while (true) {
     run.comm().reduce_scatter(*run.rank->stream, reinterpret_cast<float*>(gradients.data()),
                               kShardElements);
@@ -135,8 +136,8 @@ int play(const std::string& role, std::int64_t piece_bytes) {
     const MpiOptions options{
         .timeout = role == "conformance" ? std::chrono::milliseconds(60000) : kShortTimeout,
         .piece_bytes = piece_bytes};
-    run.rank =
-        std::make_unique<ConformanceRank>(make_mpi_communicator(options, run.failure), run.failure);
+    run.rank = std::make_unique<ConformanceRank>(make_mpi_communicator(options, run.failure),
+                                                 on_cpu(run.failure));
     return roles.at(role)(run);
   } catch (const Error& error) {
     std::printf("error: %s\n", error.what());
@@ -146,59 +147,7 @@ int play(const std::string& role, std::int64_t piece_bytes) {
 
 // ---- Tests ----------------------------------------------------------------------------------
 
-struct Outcome {
-  int status = -1;
-  std::string output;
-};
-
-Outcome launch(int ranks, const std::string& role, std::int64_t piece_bytes = 1000) {
-  setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
-  setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
-  // In sanitizer builds: OpenMPI 4.1 leaks at exit and takes its TCP locks in two orders.
-  setenv("ASAN_OPTIONS", "detect_leaks=0", 0);
-  setenv("TSAN_OPTIONS", "detect_deadlocks=0", 0);
-  const std::string self = std::filesystem::read_symlink("/proc/self/exe");
-  const std::string command = fmt::format(
-      "timeout --kill-after=5 45 mpirun --oversubscribe --bind-to none -n {} '{}' {} {} 2>&1",
-      ranks, self, role, piece_bytes);
-  Outcome outcome;
-  FILE* pipe = popen(command.c_str(), "r");
-  if (pipe == nullptr) return outcome;
-  char buffer[4096];
-  while (const std::size_t bytes = std::fread(buffer, 1, sizeof(buffer), pipe)) {
-    outcome.output.append(buffer, bytes);
-  }
-  const int status = pclose(pipe);
-  outcome.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  return outcome;
-}
-
-class MpiCommunicator : public testing::Test {
- protected:
-  static constexpr int kTimedOut = 124;  // timeout(1)
-
-  // "" when this build and this machine can run ranks.
-  inline static std::string obstacle;
-  static void SetUpTestSuite() {
-    if (std::system("command -v mpirun >/dev/null") != 0) {
-      obstacle = "no mpirun here";
-    } else if (launch(1, "idle").output.find("without MPI") != std::string::npos) {
-      obstacle = "this build is without MPI";
-    }
-  }
-  void SetUp() override {
-    if (!obstacle.empty()) GTEST_SKIP() << obstacle;
-  }
-  static void expect_end_with(const Outcome& outcome, const std::string& text) {
-    EXPECT_NE(outcome.status, 0);
-    EXPECT_NE(outcome.status, kTimedOut);
-    EXPECT_NE(outcome.output.find(text), std::string::npos) << "no '" << text << "' in:\n"
-                                                            << outcome.output;
-  }
-  static void expect_success(const Outcome& outcome) {
-    EXPECT_EQ(outcome.status, 0) << outcome.output;
-  }
-};
+class MpiCommunicator : public RankTest {};
 
 TEST_F(MpiCommunicator, ConformsWithOneToFourRanks) {
   for (int ranks = 1; ranks <= 4; ++ranks) expect_success(launch(ranks, "conformance"));

@@ -6,7 +6,7 @@ namespace {
 class SingleRank : public testing::Environment {
  public:
   void SetUp() override {
-    rank_ = std::make_unique<ConformanceRank>(make_single_rank_communicator(), failure_);
+    rank_ = std::make_unique<ConformanceRank>(make_single_rank_communicator(), on_cpu(failure_));
     ConformanceRank::current = rank_.get();
   }
   void TearDown() override { rank_.reset(); }
