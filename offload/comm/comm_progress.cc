@@ -152,9 +152,7 @@ void CommThread::check_liveness() const {
   }
   const auto silent = silent_peers(timeout_);
   if (silent.empty()) return;
-  const auto busy =
-      std::ranges::find_if(lanes_, [](const Lane& lane) { return lane.exchange() != nullptr; });
-  report_silent(silent, busy == lanes_.end() ? nullptr : busy->exchange()->name());
+  report_silent(silent, collective_under_way());
 }
 
 // The library's error says little of whose fault it is: a rank that is gone is given the time to
@@ -162,7 +160,7 @@ void CommThread::check_liveness() const {
 void CommThread::check_device() const {
   if (!device_watch_) return;
   const auto under_way = device_watch_->longest(now_);
-  const char* const during = under_way ? under_way->name() : nullptr;
+  const char* const during = collective_under_way();
   const bool stuck = under_way && under_way->duration > timeout_;
   const auto& error = device_watch_->error();
   if (!stuck && !error) return;
@@ -174,11 +172,20 @@ void CommThread::check_device() const {
   }
   if (!stuck) return;
   const auto missing = device_watch_->missing(*under_way, *heartbeat_, topology_.world_size);
-  if (!missing.empty()) report_missing(during, under_way->duration, missing);
+  if (!missing.empty()) report_missing(under_way->name(), under_way->duration, missing);
   throw_error<CommError>(
       "{} has been under way for {:.1f} s (--comm-timeout {:.3g} s) on rank {}, though all ranks "
       "take part: see what NCCL_DEBUG=INFO says, or raise --comm-timeout if it is only slow",
-      during, seconds(under_way->duration), seconds(timeout_), topology_.rank);
+      under_way->name(), seconds(under_way->duration), seconds(timeout_), topology_.rank);
+}
+
+// For people; null: none.
+const char* CommThread::collective_under_way() const {
+  for (const Lane& lane : lanes_) {
+    if (lane.exchange() != nullptr) return lane.exchange()->name();
+  }
+  const auto of_device = device_watch_ ? device_watch_->longest(now_) : std::nullopt;
+  return of_device ? of_device->name() : nullptr;
 }
 
 std::vector<int> CommThread::silent_peers(Nanoseconds limit) const {

@@ -93,6 +93,7 @@ class CommThread {
   Order take_orders(Nanoseconds sleep_max);
   bool advance(Lane& lane);
   bool exchange_under_way() const;
+  const char* collective_under_way() const;
   void part();
   void drop_all();
   void tick();

@@ -27,7 +27,7 @@ namespace strata::cuda_sim {
 namespace {
 
 constexpr std::int64_t kBufferBytes = 1 << 20;  // of a communicator, on the device
-constexpr int kLooksBeforeBegin = 2;
+constexpr int kLooksInProgress = 2;
 
 // What the stream's thread uses, which may be there for longer than the communicator.
 struct NcclState {
@@ -62,7 +62,8 @@ struct ncclComm {
   std::mutex mutex;
   bool connected = false;
   std::vector<NcclOperation> pending;  // called, and not yet on their stream
-  int looks_left = 0;
+  bool finalizing = false;
+  int looks_left = 0;  // until what is pending begins, or finalizing ends
   std::uint64_t enqueued_groups = 0;
 };
 
@@ -118,7 +119,7 @@ ncclResult_t end_group() {
     if (operation.comm != &comm) report("a group of NCCL on two communicators");
   }
   comm.pending = std::move(operations);
-  comm.looks_left = kLooksBeforeBegin;
+  comm.looks_left = kLooksInProgress;
   return ncclInProgress;
 }
 
@@ -204,14 +205,18 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
   const std::lock_guard lock(comm->mutex);
   *error = comm->state->error;
   if (*error != ncclSuccess) return ncclSuccess;
-  if (!comm->pending.empty() && --comm->looks_left == 0) begin_pending(*comm);
-  if (!comm->connected || !comm->pending.empty()) *error = ncclInProgress;
+  if (comm->looks_left > 0 && --comm->looks_left == 0 && !comm->finalizing) begin_pending(*comm);
+  if (!comm->connected || comm->looks_left > 0) *error = ncclInProgress;
   return ncclSuccess;
 }
 
 ncclResult_t ncclCommFinalize(ncclComm_t comm) {
   require_alive(comm, "ncclCommFinalize");
-  return ncclSuccess;
+  const std::lock_guard lock(comm->mutex);
+  if (comm->looks_left > 0) report("ncclCommFinalize while the last call is in progress");
+  comm->finalizing = true;
+  comm->looks_left = kLooksInProgress;
+  return ncclInProgress;
 }
 ncclResult_t ncclCommDestroy(ncclComm_t comm) { return end(comm, "ncclCommDestroy"); }
 ncclResult_t ncclCommAbort(ncclComm_t comm) { return end(comm, "ncclCommAbort"); }

@@ -55,6 +55,11 @@ void CollectiveMarks::look() {
   advance(progress_.complete, ends_enqueued_.load(std::memory_order_acquire), ends_);
 }
 
+void CollectiveMarks::finish() {
+  progress_.begun.store(begins_enqueued_.load(std::memory_order_acquire));
+  progress_.complete.store(ends_enqueued_.load(std::memory_order_acquire));
+}
+
 void CollectiveMarks::advance(std::atomic<std::uint64_t>& reached, std::uint64_t enqueued,
                               const Events& events) {
   std::uint64_t number = reached.load(std::memory_order_relaxed);

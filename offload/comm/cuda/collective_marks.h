@@ -27,6 +27,8 @@ class CollectiveMarks {
 
   // By the watcher: updates the progress.
   void look();
+  // All that was enqueued is complete, though nobody looks any more.
+  void finish();
 
  private:
   static constexpr std::uint64_t kSlots = 256;

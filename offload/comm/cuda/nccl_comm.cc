@@ -10,6 +10,8 @@ namespace {
 
 // NCCL begins a call on a thread of its own, which takes some 20 us.
 constexpr std::chrono::microseconds kLook{20};
+// The heartbeat bounds how long ranks wait for each other to end.
+constexpr std::chrono::hours kNoTimeout{24 * 365};
 // So many blocks of a GPU at most are either kind's: both fit beside each other on small ones, and
 // with compute on large ones. NCCL's buffers are as many, too. NCCL_MAX_CTAS overrides it.
 constexpr int kBlocksMax = 8;
@@ -39,7 +41,8 @@ void NcclComm::start(const ncclUniqueId& id, int rank, int ranks,
 }
 
 void NcclComm::finish() {
-  settle(locked(nccl_.ncclCommFinalize), timeout_);
+  marks_.finish();
+  settle(locked(nccl_.ncclCommFinalize), kNoTimeout);
   const std::lock_guard lock(mutex_);
   (void)nccl_.ncclCommDestroy(std::exchange(comm_, nullptr));
 }

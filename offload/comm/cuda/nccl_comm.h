@@ -32,8 +32,9 @@ class NcclComm {
   NcclComm(const NcclComm&) = delete;
   NcclComm& operator=(const NcclComm&) = delete;
 
-  // Both are collective, and take the timeout at most: then they throw CommError.
+  // Collective. Throws CommError after the timeout.
   void start(const ncclUniqueId& id, int rank, int ranks, std::chrono::milliseconds timeout);
+  // Collective: waits for the other ranks, as long as they answer. The streams are idle.
   void finish();
 
   // One collective: body() enqueues it, by call() and other work of the stream.

@@ -101,6 +101,13 @@ int disagreeing(Run& run) {
   return report(run, [&] { reduce_forever(run, run.comm().rank() == 1 ? 100 : 200); });
 }
 
+// The last rank goes on alone for longer than the timeout; the other waits for it, and all end
+// well.
+int late(Run& run) {
+  if (run.comm().rank() == 1) std::this_thread::sleep_for(kShortTimeout * 3 / 2);
+  return EXIT_SUCCESS;
+}
+
 int play(const std::string& role) {
   const std::map<std::string, std::function<int(Run&)>> roles = {
       {"conformance", conformance},
@@ -111,6 +118,7 @@ int play(const std::string& role) {
       {"broken-call", [](Run& run) { return broken(run, "ncclSend"); }},
       {"broken-work", [](Run& run) { return broken(run, cuda_sim::kNcclWork); }},
       {"disagreeing", disagreeing},
+      {"late", late},
       {"idle", [](Run&) { return EXIT_SUCCESS; }},
   };
   try {
@@ -160,6 +168,8 @@ TEST_F(NcclCommunicatorTest, ErrorOnTheStreamNamesTheRank) {
 TEST_F(NcclCommunicatorTest, RanksThatDisagreeAreReported) {
   expect_end_with(launch(2, "disagreeing"), "hardware would hang or corrupt memory");
 }
+
+TEST_F(NcclCommunicatorTest, RanksPartTogether) { expect_success(launch(2, "late")); }
 
 }  // namespace
 }  // namespace strata::comm
