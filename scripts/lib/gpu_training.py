@@ -1,0 +1,102 @@
+"""What scripts/gpu_check trains: in each regime, of a list of models, the largest whose state takes
+at most 80 % of each tier, and whose steps should end in time."""
+import contextlib
+import pathlib
+import shutil
+import tempfile
+from dataclasses import dataclass
+
+from strata_bench import TOKENS, write_tokens
+
+SHARE = 0.8
+WARM_UP = 1
+STEPS = 2
+SECONDS = 60  # that a drive or the host should take at most
+GIB = 2**30
+# Parameters.
+MODELS = {"gpt2-124m": 124e6, "gpt2-355m": 355e6, "gpt2-774m": 774e6, "gpt2-1.5b": 1558e6,
+          "llama3.2-3b": 3213e6, "llama3.1-8b": 8030e6}
+WORKING_BYTES = 4 * GIB  # of the device, beside state: activations, the widest unit twice
+
+
+@dataclass
+class Regime:
+    name: str
+    placement: str
+    # Of a parameter's 16 bytes (weight 2, remainder 2, moments 8, gradient 4), those on each tier.
+    device: int
+    host: int
+    drive: int
+    seconds: float  # of a parameter and step, on the slower of host and drive: usual ones
+
+    def fits(self, parameters, room):
+        needs = (self.device, self.host, self.drive)
+        return (all(need * parameters <= has for need, has in zip(needs, room)) and
+                self.seconds * parameters * (WARM_UP + STEPS) <= SECONDS)
+
+    def needs(self, parameters):
+        return describe([parameters * need for need in (self.device, self.host, self.drive)])
+
+
+DRIVE = 3e9  # bytes per second
+HOST = 10e9
+REGIMES = [
+    Regime("device only", "all=device", 16, 0, 0, 0),
+    Regime("host offload", "all=host", 0, 16, 0, 24 / HOST),
+    Regime("NVMe offload", "all=nvme", 0, 0, 16, 26 / DRIVE),
+    Regime("weights on NVMe", "all=host,moments=device,weights=nvme", 8, 6, 2, 6 / DRIVE),
+]
+
+
+@dataclass
+class Case:
+    name: str
+    model: str = ""
+    placement: str = ""
+    memory: tuple = (0, 0)  # device, host
+    directory: pathlib.Path = None
+    reason: str = ""  # why it is skipped
+
+    @contextlib.contextmanager
+    def files(self):
+        """The program's arguments and the log that it will write, while the files are there."""
+        with tempfile.TemporaryDirectory(dir=self.directory) as folder:
+            folder = pathlib.Path(folder)
+            write_tokens(folder / "tokens.bin")
+            device, host = self.memory
+            log = folder / "log.jsonl"
+            yield ["train", "--from-scratch", "--model", self.model, "--data", folder / "tokens.bin",
+                   "--seq-len", TOKENS, "--steps", STEPS + WARM_UP, "--device", "cuda",
+                   "--device-memory", f"{device // 2**20}MiB", "--host-memory",
+                   f"{host // 2**20}MiB", "--nvme", folder, "--place", self.placement,
+                   "--clip-norm", 0, "--on-nonfinite", "stop", "--global-batch", 16,
+                   "--micro-batch", 8, "--log", log], log
+
+
+def host_bytes():
+    """What is free, also within the limit of a control group."""
+    fields = dict(line.split(":") for line in open("/proc/meminfo"))
+    free = int(fields["MemAvailable"].split()[0]) * 1024
+    limit = pathlib.Path("/sys/fs/cgroup/memory.max")
+    text = limit.read_text().strip() if limit.exists() else "max"
+    return free if text == "max" else min(free, int(text))
+
+
+def describe(tiers):
+    names = ("device memory", "host memory", "drive")
+    return ", ".join(f"{size / GIB:.1f} GiB of {name}" for size, name in zip(tiers, names) if size)
+
+
+def training_cases(device_bytes, directory):
+    device = int(SHARE * device_bytes)
+    host = int(SHARE * host_bytes())
+    room = (device - WORKING_BYTES, host, int(SHARE * shutil.disk_usage(directory).free))
+    smallest = next(iter(MODELS.values()))
+    for regime in REGIMES:
+        fitting = [model for model, count in MODELS.items() if regime.fits(count, room)]
+        if fitting:
+            yield Case(f"training {fitting[-1]}, {regime.name}", fitting[-1], regime.placement,
+                       (device, host), directory)
+        else:
+            yield Case(f"training, {regime.name}", reason=f"needs {regime.needs(smallest)} beside "
+                       f"what compute takes, has {describe(room)}")

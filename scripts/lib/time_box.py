@@ -1,0 +1,80 @@
+"""Commands one after another, each within a time of its own and all within one: what one of them
+does, failing or hanging, does not end the rest."""
+import os
+import shlex
+import signal
+import subprocess
+import time
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Step:
+    name: str
+    status: str = "passed"  # failed, timed out, skipped
+    reason: str = ""
+    seconds: float = 0
+    output: str = field(default="", repr=False)
+
+    @property
+    def passed(self):
+        return self.status == "passed"
+
+
+def last_words(output):
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    errors = [line for line in lines if "error" in line.lower()]
+    return (errors or lines or ["no output"])[0 if errors else -1][:200]
+
+
+class TimeBox:
+    def __init__(self, deadline, dry=False):
+        self.deadline = deadline  # of time.monotonic()
+        self.dry = dry
+        self.steps = []
+
+    def skip(self, name, reason):
+        return self._keep(Step(name, "skipped", reason))
+
+    def run(self, name, seconds, command, after=None):
+        """Runs the command, unless the step `after` it did not pass."""
+        command = [str(word) for word in command]
+        if self.dry:
+            print(f"{name} (at most {seconds} s)\n    {shlex.join(command)}")
+            return Step(name)
+        if after is not None and not after.passed:
+            return self.skip(name, f"needs '{after.name}', which {after.status}")
+        left = self.deadline - time.monotonic()
+        if left < 5:
+            return self.skip(name, "no time is left for it")
+        print(f"{name} …", end=" ", flush=True)
+        return self._keep(self._run(name, min(seconds, left), command))
+
+    def _run(self, name, seconds, command):
+        start = time.monotonic()
+        try:
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                       stdin=subprocess.DEVNULL, text=True, start_new_session=True)
+        except OSError as error:
+            return Step(name, "failed", str(error))
+        step = Step(name)
+        try:
+            step.output, _ = process.communicate(timeout=seconds)
+            if process.returncode != 0:
+                step.status = "failed"
+                step.reason = f"exit status {process.returncode}: {last_words(step.output)}"
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            step.output, _ = process.communicate()
+            step.status = "timed out"
+            step.reason = f"after {seconds:.0f} s"
+        step.seconds = time.monotonic() - start
+        return step
+
+    def _keep(self, step):
+        self.steps.append(step)
+        if step.status == "skipped":
+            print(f"{step.name} … skipped: {step.reason}", flush=True)
+        else:
+            print(f"{step.status}, {step.seconds:.1f} s {step.reason}", flush=True)
+        return step

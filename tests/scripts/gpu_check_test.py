@@ -1,0 +1,107 @@
+"""scripts/gpu_check on machines that it is told of: without a GPU, and with a nvidia-smi that
+speaks of one; what it keeps of commands, and how it chooses models."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+from unittest import mock
+
+import gpu_training
+from gpu_report import Report
+from time_box import TimeBox
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+GPU = {"name": "NVIDIA H200", "compute_cap": "9.0", "memory.total": "143771"}
+SMI = """#!/bin/sh
+echo "NVIDIA H200, 8.6, 143771, 580.1, 5"
+"""
+
+
+class Script(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def run_script(self, *options):
+        return subprocess.run(
+            [sys.executable, "-B", ROOT / "scripts" / "gpu_check", *options], text=True,
+            capture_output=True, cwd=self.folder, env={**os.environ, "PATH": str(self.folder)})
+
+    def test_without_a_gpu_it_ends_with_one_line(self):
+        done = self.run_script()
+        self.assertEqual(done.returncode, 77)
+        self.assertEqual(done.stdout, "")
+        self.assertEqual(len(done.stderr.splitlines()), 1)
+        self.assertIn("nvidia-smi", done.stderr)
+
+    def test_a_dry_run_names_each_step_and_does_none(self):
+        smi = self.folder / "nvidia-smi"
+        smi.write_text(SMI)
+        smi.chmod(0o755)
+        done = self.run_script("--dry-run", "--build", str(self.folder / "build"))
+        self.assertIn("-DSTRATA_CUDA_ARCHITECTURES=86", done.stdout)
+        for step in ["gpu_ops_test", "gpu_measure overlap", "--place all=nvme"]:
+            self.assertIn(step, done.stdout)
+        self.assertEqual([path.name for path in self.folder.iterdir()], ["nvidia-smi"])
+
+
+@mock.patch("builtins.print")
+class Boxes(unittest.TestCase):
+    def test_what_fails_or_hangs_does_not_end_the_rest(self, _):
+        box = TimeBox(time.monotonic() + 600)
+        failed = box.run("failing", 60, [sys.executable, "-c", "raise SystemExit('error: no luck')"])
+        box.run("hanging", 0.2, [sys.executable, "-c", "import time; time.sleep(600)"])
+        box.run("missing", 60, ["/nowhere/program"])
+        box.run("after", 60, ["true"], failed)
+        box.run("last", 60, [sys.executable, "-c", "print('done')"])
+        self.assertEqual([step.status for step in box.steps],
+                         ["failed", "timed out", "failed", "skipped", "passed"])
+        self.assertIn("no luck", failed.reason)
+        self.assertEqual(box.steps[-1].output, "done\n")
+
+    def test_without_time_left_the_rest_is_skipped(self, _):
+        box = TimeBox(time.monotonic())
+        self.assertEqual(box.run("late", 60, ["true"]).status, "skipped")
+
+
+class Models(unittest.TestCase):
+    def cases(self, device, host, disk):
+        with (
+            mock.patch.object(gpu_training, "host_bytes", lambda: host),
+            mock.patch.object(gpu_training.shutil, "disk_usage", lambda _: mock.Mock(free=disk)),
+        ):
+            return {case.name: case for case in gpu_training.training_cases(device, "/")}
+
+    def test_each_regime_takes_the_largest_that_fits(self):
+        gib = 2**30
+        names = list(self.cases(24 * gib, 32 * gib, 500 * gib))
+        self.assertEqual(names, ["training gpt2-774m, device only",
+                                 "training gpt2-1.5b, host offload",
+                                 "training gpt2-1.5b, NVMe offload",
+                                 "training gpt2-1.5b, weights on NVMe"])
+
+    def test_where_nothing_fits_it_says_what_is_needed(self):
+        case = self.cases(2**30, 2**30, 2**20)["training, NVMe offload"]
+        self.assertRegex(case.reason, r"needs 1\.8 GiB of drive .*, has ")
+
+
+class Reports(unittest.TestCase):
+    def test_shares_are_of_the_copy_and_of_the_peak(self):
+        report = Report(GPU, ROOT)
+        lines = [{"kind": "memory", "name": "device copy", "seconds": 1, "bytes": 4e12, "flops": 0},
+                 {"kind": "memory", "name": "add f32", "seconds": 2, "bytes": 4e12, "flops": 0},
+                 {"kind": "matmul", "name": "square", "seconds": 1, "bytes": 0, "flops": 494.5e12}]
+        report.add_measurements(mock.Mock(output="\n".join(map(json.dumps, lines))))
+        self.assertEqual(list(report.rows()), [("device copy", "4000 GB/s", "100%"),
+                                               ("add f32", "2000 GB/s", "50%"),
+                                               ("square", "494 TFLOP/s", "50%")])
+
+
+if __name__ == "__main__":
+    unittest.main()
