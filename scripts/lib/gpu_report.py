@@ -7,8 +7,8 @@ import subprocess
 from gpu_training import WARM_UP
 
 # bf16 with f32 sums, dense, in TFLOP/s, as NVIDIA's data sheets have it.
-PEAKS = {"H200": 989, "H100 PCIe": 756, "H100": 989, "A100": 312, "B200": 2250, "L40S": 362,
-         "L4": 121, "RTX 3090": 71, "RTX 4090": 165, "RTX 5090": 209}
+PEAKS = {"H200": 989, "H100 PCIe": 756, "H100 NVL": 835, "H100": 989, "A100": 312, "B200": 2250,
+         "L40S": 362, "L4": 121, "RTX 3090": 71, "RTX 4090": 165, "RTX 5090": 209}
 
 
 class Report:
@@ -17,7 +17,8 @@ class Report:
         self.root = root
         self.measured = []
         self.training = []
-        self.peak = next((PEAKS[name] for name in PEAKS if f" {name} " in f" {gpu['name']} "), None)
+        name = f" {gpu['name'].replace('-', ' ')} "
+        self.peak = next((PEAKS[known] for known in PEAKS if f" {known} " in name), None)
 
     def add_measurements(self, step):
         self.measured += [json.loads(line) for line in step.output.splitlines()

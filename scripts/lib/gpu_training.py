@@ -1,13 +1,13 @@
 """What scripts/gpu_check trains: in each regime, of a list of models, the largest whose state takes
 at most 80 % of each tier, and whose steps should end in time."""
-import contextlib
 import pathlib
 import shutil
-import tempfile
 from dataclasses import dataclass
 
-from strata_bench import TOKENS, write_tokens
+from strata_bench import TOKENS
 
+TOKEN_FILE = "tokens.bin"
+LOG_FILE = "log.jsonl"
 SHARE = 0.8
 WARM_UP = 1
 STEPS = 2
@@ -54,23 +54,16 @@ class Case:
     model: str = ""
     placement: str = ""
     memory: tuple = (0, 0)  # device, host
-    directory: pathlib.Path = None
     reason: str = ""  # why it is skipped
 
-    @contextlib.contextmanager
-    def files(self):
-        """The program's arguments and the log that it will write, while the files are there."""
-        with tempfile.TemporaryDirectory(dir=self.directory) as folder:
-            folder = pathlib.Path(folder)
-            write_tokens(folder / "tokens.bin")
-            device, host = self.memory
-            log = folder / "log.jsonl"
-            yield ["train", "--from-scratch", "--model", self.model, "--data", folder / "tokens.bin",
-                   "--seq-len", TOKENS, "--steps", STEPS + WARM_UP, "--device", "cuda",
-                   "--device-memory", f"{device // 2**20}MiB", "--host-memory",
-                   f"{host // 2**20}MiB", "--nvme", folder, "--place", self.placement,
-                   "--clip-norm", 0, "--on-nonfinite", "stop", "--global-batch", 16,
-                   "--micro-batch", 8, "--log", log], log
+    def command(self, folder):
+        """The program's arguments, with all its files in the folder."""
+        device, host = (f"{size // 2**20}MiB" for size in self.memory)
+        return ["train", "--from-scratch", "--model", self.model, "--data", folder / TOKEN_FILE,
+                "--seq-len", TOKENS, "--steps", STEPS + WARM_UP, "--device", "cuda",
+                "--device-memory", device, "--host-memory", host, "--nvme", folder,
+                "--place", self.placement, "--clip-norm", 0, "--on-nonfinite", "stop",
+                "--global-batch", 16, "--micro-batch", 8, "--log", folder / LOG_FILE]
 
 
 def host_bytes():
@@ -96,7 +89,7 @@ def training_cases(device_bytes, directory):
         fitting = [model for model, count in MODELS.items() if regime.fits(count, room)]
         if fitting:
             yield Case(f"training {fitting[-1]}, {regime.name}", fitting[-1], regime.placement,
-                       (device, host), directory)
+                       (device, host))
         else:
             yield Case(f"training, {regime.name}", reason=f"needs {regime.needs(smallest)} beside "
                        f"what compute takes, has {describe(room)}")

@@ -1,6 +1,7 @@
 """Commands one after another, each within a time of its own and all within one: what one of them
 does, failing or hanging, does not end the rest."""
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -21,10 +22,11 @@ class Step:
         return self.status == "passed"
 
 
-def last_words(output):
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
-    errors = [line for line in lines if "error" in line.lower()]
-    return (errors or lines or ["no output"])[0 if errors else -1][:200]
+def reason_of(output):
+    """The line that names the first error and what follows it, or the last line."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()] or ["no output"]
+    first = next((i for i, line in enumerate(lines) if re.search("error|failed", line, re.I)), -1)
+    return " ".join(lines[first:first + 3] if first >= 0 else lines[-1:])[:300]
 
 
 class TimeBox:
@@ -62,7 +64,7 @@ class TimeBox:
             step.output, _ = process.communicate(timeout=seconds)
             if process.returncode != 0:
                 step.status = "failed"
-                step.reason = f"exit status {process.returncode}: {last_words(step.output)}"
+                step.reason = f"exit status {process.returncode}: {reason_of(step.output)}"
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             step.output, _ = process.communicate()

@@ -72,7 +72,8 @@ struct TestParamInfo {
 
 template <typename T>
 void run() {
-  T test;
+  T body;
+  Test& test = body;  // whose functions are public
   test.SetUp();
   if (!failed) test.TestBody();
 }
@@ -182,5 +183,6 @@ bool is_near(A a, B b, double tolerance) {
         return false;                  \
       }(),                             \
       #statement " throws " #error, )
-#define EXPECT_DEATH(statement, text) static_cast<void>(0)
+#define ADD_FAILURE() STAND_IN_CHECK(false, "", )
+#define EXPECT_DEATH(statement, text) static_cast<void>([&] { statement; })  // is not called
 #define GTEST_FLAG_SET(flag, value) static_cast<void>(0)
