@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "engine/options/config_file.h"
 #include "engine/options/option_list.h"
@@ -69,13 +70,14 @@ std::optional<RecordedOptions> recorded_options(const Options& given) {
   const fs::path path = fs::path(given.run) / kRunOptionsFile;
   const bool has_run = !given.run.empty() && fs::exists(path);
   if (has_run && given.resume) {
-    return RecordedOptions{
-        parse_options({"train", "", CommandKind::train}, {"--config", path.string()}),
-        "--run " + given.run};
+    Options options = parse_options({"train", "", CommandKind::train}, {"--config", path.string()});
+    if (options.device == "auto") options.device = "cpu";  // of builds that had no other
+    return RecordedOptions{std::move(options), "--run " + given.run};
   }
   if (!given.resume_from.empty()) {
-    return RecordedOptions{options_of_portable(given.resume_from),
-                           "--resume-from " + given.resume_from};
+    Options options = options_of_portable(given.resume_from);
+    options.device = given.device;  // of no machine in particular
+    return RecordedOptions{std::move(options), "--resume-from " + given.resume_from};
   }
   if (given.model.empty()) require_a_beginning(given, has_run);
   return std::nullopt;

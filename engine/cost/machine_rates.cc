@@ -90,9 +90,18 @@ double workers_share(const RunSetup& setup) {
 }
 
 nlohmann::json arithmetic_json(const RunSetup& setup, const MachineRates& rates) {
-  return arithmetic_json(RecordedArithmetic{name_of(setup.isa), ops::matmul_library(),
+  return arithmetic_json(RecordedArithmetic{name_of(setup.isa), matmul_library(setup.device),
                                             name_of(setup.shape.precision),
                                             rates.default_arithmetic, rates.matmuls});
+}
+
+MachineRates rates_with_gpu(const RunSetup& setup) {
+  MachineRates rates;
+  rates.default_arithmetic = setup.shape.precision;
+  for (const ops::MatmulShape& shape : matmul_shapes(setup.shape)) {
+    rates.matmuls.push_back({shape.kind, shape.n, shape.k, setup.shape.precision});
+  }
+  return rates;
 }
 
 MachineRates measure_machine(const RunSetup& setup, CpuDevice& device, io::Storage* storage,

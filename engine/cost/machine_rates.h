@@ -62,6 +62,9 @@ double workers_share(const RunSetup& setup);
 // arithmetic.json of a run.
 nlohmann::json arithmetic_json(const RunSetup& setup, const MachineRates& rates);
 
+// On a GPU of this machine: its arithmetic, and no rates, for nothing is measured there so far.
+MachineRates rates_with_gpu(const RunSetup& setup);
+
 // The matmul choices are rank 0's, for all ranks: those in its `recorded`, or without it the
 // fastest; the rest is this rank's, and 0 where the plan has no room to measure it. Of inference
 // the matmuls alone. Uses device, host and NVMe space that is given back before it returns: call

@@ -26,7 +26,7 @@ void check_inference(const Options& o) {
     throw ConfigError(
         "--model is missing: a Hugging Face folder, org/name, or the folder of a run");
   }
-  resolve_device(o);
+  check_device(o);
   check_tiers(o);
   check_arithmetic(o);
   check_timeouts(o);

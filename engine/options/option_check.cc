@@ -11,7 +11,6 @@
 #include "kernels/base/bytes.h"
 #include "kernels/base/error.h"
 #include "kernels/base/suggest.h"
-#include "kernels/device/cuda_backend.h"
 
 namespace strata::engine {
 namespace {
@@ -168,7 +167,7 @@ void check_watching(const Options& o) {
 
 void check_options(const Options& options) {
   check_data(options);
-  resolve_device(options);
+  check_device(options);
   check_tiers(options);
   check_batch(options);
   check_optimizer(options);
@@ -224,14 +223,17 @@ void check_export_options(const Options& options) {
   require_at_least("max-shard-size", options.max_shard_size, kMiB);
 }
 
-std::string resolve_device(const Options& options) {
-  if (!options.machine.empty()) return options.device;
-  if (options.device == "cuda") {
-    const CudaSearch search = find_cuda_backend();
-    throw_error<ConfigError>("--device cuda: no CUDA device: {}; use --device cpu",
-                             search.backend ? "training on one is yet to come" : search.reason);
+void check_device(const Options& options) {
+  if (options.device == "cuda" && options.machine.empty()) (void)resolve_device(options);
+}
+
+CudaSearch resolve_device(const Options& options) {
+  if (options.device == "cpu") return {};
+  CudaSearch search = find_cuda_backend();
+  if (options.device == "cuda" && !search.backend) {
+    throw_error<ConfigError>("--device cuda: no CUDA device: {}; use --device cpu", search.reason);
   }
-  return "cpu";
+  return search;
 }
 
 }  // namespace strata::engine

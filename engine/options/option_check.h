@@ -5,6 +5,7 @@
 
 #include "engine/options/options.h"
 #include "kernels/base/error.h"
+#include "kernels/device/cuda_backend.h"
 
 namespace strata::engine {
 
@@ -16,6 +17,7 @@ void check_tiers(const Options& options);  // with --nvme
 void check_arithmetic(const Options& options);
 void check_nvme(const Options& options);
 void check_timeouts(const Options& options);
+void check_device(const Options& options);  // that there is a GPU, where cuda is asked for
 
 // What train needs and plan does not: data, and a number of steps or epochs. Throws ConfigError.
 void check_training_options(const Options& options);
@@ -37,8 +39,8 @@ void name_in_errors(const char* option, const Work& work) {
   }
 }
 
-// The device that --device stands for: "cpu", also for auto. Throws ConfigError for one that this
-// build does not have. Of a described machine it stands for itself (machine_description.h).
-std::string resolve_device(const Options& options);
+// The CUDA backend where --device stands for a GPU of this machine, and why auto is none. Throws
+// ConfigError for cuda where there is none.
+CudaSearch resolve_device(const Options& options);
 
 }  // namespace strata::engine

@@ -4,7 +4,7 @@ namespace strata::engine {
 
 void add_tiers(ListBuilder& list) {
   list.group(OptionGroup::tiers);
-  list.add("device", "Where the mathematics runs; auto is cpu, the only one that this build has",
+  list.add("device", "Where the mathematics runs; auto is cuda where there is a GPU, otherwise cpu",
            choice_field({"auto", "cpu", "cuda"}, &Options::device), {"accelerator"});
   list.mathematical(false);
   OptionSpec& device_memory =

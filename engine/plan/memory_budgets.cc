@@ -8,13 +8,41 @@
 
 namespace strata::engine {
 
-std::int64_t usable_memory_bytes(const comm::Topology& topology) {
-  const std::int64_t available = available_memory_bytes();
-  return std::max<std::int64_t>(0, available - std::max(kGiB, available / 10)) /
-         topology.local_world_size;
+namespace {
+
+std::int64_t less_margin(std::int64_t free_bytes) {
+  return std::max<std::int64_t>(0, free_bytes - std::max(kGiB, free_bytes / 10));
 }
 
-MemoryBudgets resolve_memory_budgets(const Options& options, const comm::Topology& topology) {
+MemoryBudgets budgets_with_gpu(const Options& options, const comm::Topology& topology,
+                               const Gpu& gpu) {
+  MemoryBudgets budgets;
+  budgets.device_bytes =
+      options.device_memory.value_or(gpu.context_bytes + less_margin(gpu.free_bytes));
+  budgets.host_bytes = options.host_memory ? *options.host_memory / topology.local_world_size
+                                           : usable_memory_bytes(topology);
+  if (budgets.device_bytes > gpu.context_bytes + gpu.free_bytes) {
+    throw_error<ConfigError>("--device-memory asks for {}, but {} of {} is free",
+                             format_bytes(budgets.device_bytes),
+                             format_bytes(gpu.context_bytes + gpu.free_bytes), gpu.name);
+  }
+  const std::int64_t available = available_memory_bytes() / topology.local_world_size;
+  if (budgets.host_bytes > available) {
+    throw_error<ConfigError>("--host-memory asks for {} per rank, but only {} of memory is free",
+                             format_bytes(budgets.host_bytes), format_bytes(available));
+  }
+  return budgets;
+}
+
+}  // namespace
+
+std::int64_t usable_memory_bytes(const comm::Topology& topology) {
+  return less_margin(available_memory_bytes()) / topology.local_world_size;
+}
+
+MemoryBudgets resolve_memory_budgets(const Options& options, const comm::Topology& topology,
+                                     const RankDevice& device) {
+  if (device.gpu) return budgets_with_gpu(options, topology, device.gpu->gpu);
   const std::int64_t ranks = topology.local_world_size;
   const std::int64_t share = usable_memory_bytes(topology);
   MemoryBudgets budgets;

@@ -3,11 +3,13 @@
 // --host-memory is per machine and divided over its ranks; --device-memory is per device. What is
 // not given is taken from what is free, less a margin that leaves the machine usable: a tenth, at
 // least 1 GiB. On the cpu device both tiers are the same RAM: two unset budgets share it equally.
+// Of a GPU's memory its context is part.
 #pragma once
 
 #include <cstdint>
 
 #include "engine/options/options.h"
+#include "engine/plan/rank_device.h"
 #include "offload/comm/communicator.h"
 
 namespace strata::engine {
@@ -20,6 +22,8 @@ struct MemoryBudgets {
 // What a rank may take of this machine's memory, for both tiers.
 std::int64_t usable_memory_bytes(const comm::Topology& topology);
 
-MemoryBudgets resolve_memory_budgets(const Options& options, const comm::Topology& topology);
+// Throws ConfigError for more than there is.
+MemoryBudgets resolve_memory_budgets(const Options& options, const comm::Topology& topology,
+                                     const RankDevice& device = {});
 
 }  // namespace strata::engine

@@ -125,7 +125,7 @@ namespace {
 
 // What "auto" and the defaults came to.
 nlohmann::json resolved_json(const RunSetup& setup) {
-  return {{"device", resolve_device(setup.options)},
+  return {{"device", device_name(setup)},
           {"device_memory_bytes", setup.plan.device_memory_bytes},
           {"host_memory_bytes", setup.plan.host_memory_bytes},
           {"threads", setup.threads},

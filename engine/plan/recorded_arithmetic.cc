@@ -95,7 +95,7 @@ RecordedArithmetic read_arithmetic(const nlohmann::json& json) {
 
 void require_arithmetic(const RecordedArithmetic& recorded, const RunSetup& setup) {
   require_same("instruction set", recorded.isa, strata::name_of(setup.isa));
-  require_same("library of matrix products", recorded.matmul_library, ops::matmul_library());
+  require_same("library of matrix products", recorded.matmul_library, matmul_library(setup.device));
   require_same("precision", recorded.precision, strata::name_of(setup.shape.precision));
   for (const ops::MatmulShape& shape : matmul_shapes(setup.shape)) {
     if (recorded.choice_of(shape) != nullptr) continue;

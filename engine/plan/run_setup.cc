@@ -8,6 +8,7 @@
 #include "kernels/base/bytes.h"
 #include "kernels/base/error.h"
 #include "kernels/base/machine.h"
+#include "kernels/ops/cuda_ops.h"
 
 namespace strata::engine {
 
@@ -101,13 +102,19 @@ ops::CpuOpsLimits op_limits(const RunSetup& setup) {
   return limits;
 }
 
+std::int64_t op_scratch_bytes(const RunSetup& setup) {
+  return setup.device.gpu ? ops::cuda_ops_scratch_bytes(setup.device.gpu->backend, setup.op_limits)
+                          : ops::cpu_ops_scratch_bytes(setup.op_limits, setup.threads);
+}
+
 std::vector<PlannedBuffer> fixed_buffers(const RunSetup& setup,
                                          comm::Communicator::StagingBytes comm_staging) {
   std::vector<PlannedBuffer> buffers = pass_buffers(setup.shape);
   const std::vector<PlannedBuffer> decoding = decode_buffers(setup.decode);
   buffers.insert(buffers.end(), decoding.begin(), decoding.end());
   const std::vector<PlannedBuffer> more = {
-      {Tier::device, "op scratch", ops::cpu_ops_scratch_bytes(setup.op_limits, setup.threads)},
+      {Tier::device, "op scratch", op_scratch_bytes(setup)},
+      {Tier::device, "CUDA context", setup.device.gpu ? setup.device.gpu->gpu.context_bytes : 0},
       {Tier::device, kTokensTag, setup.batch.token_bytes()},
       {Tier::host, kTokensTag, setup.batch.token_bytes()},
       {Tier::device, kResultsTag, kResultsBytes},
@@ -217,8 +224,9 @@ offload::PlanInput plan_input(const RunSetup& setup,
 // All but what set_tiers() sets.
 RunSetup resolve_shape(const Options& options, const comm::Topology& topology,
                        comm::Communicator::StagingBytes comm_staging, std::int64_t block_elements,
-                       Purpose purpose) {
+                       Purpose purpose, const RankDevice& device) {
   RunSetup setup;
+  setup.device = device;
   setup.options = options;
   setup.block_elements = block_elements;
   setup.topology = topology;
@@ -254,9 +262,10 @@ RunSetup resolve_shape(const Options& options, const comm::Topology& topology,
 // Everything that follows from the options but the plan.
 RunSetup resolve(const Options& options, const comm::Topology& topology,
                  comm::Communicator::StagingBytes comm_staging, std::int64_t block_elements,
-                 Purpose purpose) {
+                 Purpose purpose, const RankDevice& device) {
   return resolve_run_setup(options, topology, comm_staging,
-                           resolve_memory_budgets(options, topology), block_elements, purpose);
+                           resolve_memory_budgets(options, topology, device), block_elements,
+                           purpose, device);
 }
 
 // What does not fit into memory needs a directory.
@@ -269,7 +278,7 @@ bool has_room(const Options& options, const offload::PlanResult& result) {
                          comm::Communicator::StagingBytes comm_staging) {
   const auto fits = [&](const Options& options) {
     return make_plan(resolve(options, setup.topology, comm_staging, setup.block_elements,
-                             setup.shape.purpose)
+                             setup.shape.purpose, setup.device)
                          .plan_input)
         .fits;
   };
@@ -284,6 +293,10 @@ bool has_room(const Options& options, const offload::PlanResult& result) {
 
 }  // namespace
 
+std::string device_name(const RunSetup& setup) {
+  return setup.options.machine.empty() ? setup.device.name() : setup.options.device;
+}
+
 std::int64_t portable_memory_bytes(const RunSetup& setup) {
   const bool any = !setup.options.checkpoint_to.empty() || !setup.options.export_to.empty();
   return any ? kPortableBlocks * setup.block_elements * bytes_of(Dtype::f32) : 0;
@@ -297,8 +310,8 @@ std::int64_t stored_blocks_bytes(const RunSetup& setup) {
 RunSetup resolve_run_setup(const Options& options, const comm::Topology& topology,
                            comm::Communicator::StagingBytes comm_staging,
                            const MemoryBudgets& budgets, std::int64_t block_elements,
-                           Purpose purpose) {
-  RunSetup setup = resolve_shape(options, topology, comm_staging, block_elements, purpose);
+                           Purpose purpose, const RankDevice& device) {
+  RunSetup setup = resolve_shape(options, topology, comm_staging, block_elements, purpose, device);
   set_tiers(setup, options, budgets);
   return setup;
 }
@@ -318,15 +331,15 @@ void set_tiers(RunSetup& setup, const Options& options, const MemoryBudgets& bud
 
 RunSetup make_run_setup(const Options& options, const comm::Topology& topology,
                         comm::Communicator::StagingBytes comm_staging, std::int64_t block_elements,
-                        Purpose purpose) {
-  RunSetup setup = resolve(options, topology, comm_staging, block_elements, purpose);
+                        Purpose purpose, const RankDevice& device) {
+  RunSetup setup = resolve(options, topology, comm_staging, block_elements, purpose, device);
   offload::PlanResult result = make_plan(setup.plan_input);
   if (purpose == Purpose::inference && !options.pass) {  // bits do not depend on the pass
     Options smaller = options;
     for (std::int64_t pass = setup.batch.pass_size / 2; pass > 0 && !has_room(options, result);
          pass /= 2) {
       smaller.pass = pass;
-      setup = resolve(smaller, topology, comm_staging, block_elements, purpose);
+      setup = resolve(smaller, topology, comm_staging, block_elements, purpose, device);
       result = make_plan(setup.plan_input);
     }
     setup.options = options;

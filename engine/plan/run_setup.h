@@ -15,6 +15,7 @@
 #include "engine/plan/model_walk.h"
 #include "engine/plan/parameter_groups.h"
 #include "engine/plan/pass_sizes.h"
+#include "engine/plan/rank_device.h"
 #include "kernels/base/error.h"
 #include "kernels/base/isa.h"
 #include "kernels/device/device.h"
@@ -28,6 +29,7 @@ namespace strata::engine {
 struct RunSetup {
   Options options;
   comm::Topology topology;
+  RankDevice device;
   ModelSource source;
   models::ModelConfig model;  // the source's
   std::vector<models::UnitSpec> units;
@@ -62,7 +64,7 @@ class PlanDoesNotFit : public OutOfBudget {
 RunSetup make_run_setup(const Options& options, const comm::Topology& topology,
                         comm::Communicator::StagingBytes comm_staging,
                         std::int64_t block_elements = offload::kBlockElements,
-                        Purpose purpose = Purpose::training);
+                        Purpose purpose = Purpose::training, const RankDevice& device = {});
 
 // make_run_setup() but for the plan, with these budgets: of setup.plan_input, which may not fit.
 // Throws ConfigError.
@@ -70,11 +72,14 @@ RunSetup resolve_run_setup(const Options& options, const comm::Topology& topolog
                            comm::Communicator::StagingBytes comm_staging,
                            const MemoryBudgets& budgets,
                            std::int64_t block_elements = offload::kBlockElements,
-                           Purpose purpose = Purpose::training);
+                           Purpose purpose = Purpose::training, const RankDevice& device = {});
 
 // Gives a resolved setup other options, that differ from its own in nothing but --place,
 // --activations, --prefetch and --chunk-size, and other budgets. Throws ConfigError.
 void set_tiers(RunSetup& setup, const Options& options, const MemoryBudgets& budgets);
+
+// The device that it is for, of a described machine too: "cpu", "cuda".
+std::string device_name(const RunSetup& setup);
 
 // Tags of the buffers that Trainer reserves besides those of offload/ and ModelPass.
 inline constexpr const char* kTokensTag = "tokens";

@@ -180,7 +180,10 @@ Options read_checked(const Command& command, const std::vector<std::string>& arg
   }
   Options options = parse_options(command.syntax, arguments);
   const std::optional<RecordedOptions> recorded = recorded_options(options);
-  if (recorded) options = parse_options(command.syntax, arguments, recorded->options);
+  if (recorded) {
+    options = parse_options(command.syntax, arguments, recorded->options);
+    if (options.device == "auto") options.device = recorded->options.device;
+  }
   command.check(options);
   if (recorded) require_same_mathematics(recorded->options, options, recorded->recorded_in);
   return options;

@@ -89,7 +89,8 @@ void print_result(const RunSetup& setup, const EvaluationTotals& totals, std::in
 
 int run_eval(const Options& options, Ranks& ranks) {
   comm::Communicator& comm = ranks.comm;
-  ReadableModel model = read_model(options, ranks);
+  const RankDevice device = agree(comm, [&] { return open_device(options, comm.topology()); });
+  ReadableModel model = read_model(options, device, ranks);
   const EvaluationData opened = agree(comm, [&] { return open_data(model.setup); });
   require_same(comm, {{"number of sequences in its data", std::to_string(opened.samples)}});
   const bool speaks = comm.rank() == 0;

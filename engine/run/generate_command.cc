@@ -25,11 +25,12 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-bool fits(Options options, std::int64_t max_tokens, comm::Communicator& comm) {
+bool fits(Options options, std::int64_t max_tokens, const RankDevice& device,
+          comm::Communicator& comm) {
   options.max_tokens = max_tokens;
   try {
     make_run_setup(options, comm.topology(), comm.staging_bytes(), offload::kBlockElements,
-                   Purpose::inference);
+                   Purpose::inference, device);
     return true;
   } catch (const PlanDoesNotFit&) {
     return false;
@@ -38,14 +39,16 @@ bool fits(Options options, std::int64_t max_tokens, comm::Communicator& comm) {
 
 // A cache that is too large becomes an error that says how many tokens would fit.
 ReadableModel read_model_to_generate(const Options& options, Ranks& ranks) {
+  const RankDevice device =
+      agree(ranks.comm, [&] { return open_device(options, ranks.comm.topology()); });
   try {
-    return read_model(options, ranks);
+    return read_model(options, device, ranks);
   } catch (const PlanDoesNotFit& e) {
     std::int64_t fitting = 0;
     std::int64_t too_many = options.max_tokens;
     while (fitting + 1 < too_many) {
       const std::int64_t middle = fitting + (too_many - fitting) / 2;
-      (fits(options, middle, ranks.comm) ? fitting : too_many) = middle;
+      (fits(options, middle, device, ranks.comm) ? fitting : too_many) = middle;
     }
     if (fitting == 0) throw;
     throw PlanDoesNotFit(fmt::format("{}; or use --max-tokens {}", e.what(), fitting),

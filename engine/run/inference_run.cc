@@ -42,13 +42,13 @@ std::string ReadableModel::weights_text() const {
   return stored != nullptr ? stored->description() : engine::weights_text(setup, folder.get());
 }
 
-ReadableModel read_model(const Options& options, Ranks& ranks) {
+ReadableModel read_model(const Options& options, const RankDevice& device, Ranks& ranks) {
   comm::Communicator& comm = ranks.comm;
   ReadableModel model;
   model.setup = agree(comm, [&] {
     check_weights(options);
     RunSetup setup = make_run_setup(options, comm.topology(), comm.staging_bytes(),
-                                    offload::kBlockElements, Purpose::inference);
+                                    offload::kBlockElements, Purpose::inference, device);
     check_storage(setup);
     return setup;
   });

@@ -69,7 +69,7 @@ class MachineMeasurement {
   // Nothing where it is not known and must not be measured.
   std::optional<MicroBatchModel> measure(const RunSetup& setup) {
     ComputeDevice compute_device(setup, workers_, ranks_.failure, nullptr);
-    CpuDevice& device = compute_device.device;
+    CpuDevice& device = *compute_device.cpu();
     const MachineIdentity identity = identify_machine(setup);
     MachineCache cache(machine_cache_path(identity), identity);
     std::optional<MachineRates> found = rates(setup, device, cache);
@@ -143,6 +143,7 @@ MachineModel measure_for_search(SearchSpace& space, const SearchPlace& place, Me
 }
 
 std::optional<MachineModel> measured_before(const RunSetup& setup, Ranks& ranks) {
+  if (setup.device.gpu) return std::nullopt;
   RunSetup as_measured = setup;
   as_measured.options = without_outputs(setup.options);
   as_measured.shape.recompute = true;

@@ -84,12 +84,14 @@ NvmeSpace described_space(const MachineDescription& machine, const RunSetup& set
 }
 
 // What train would refuse is refused here too; a program that asked for JSON gets it even then.
-Planned make_planned(const SearchTarget& target, const comm::Communicator& comm) {
+Planned make_planned(const SearchTarget& target, const RankDevice& device,
+                     const comm::Communicator& comm) {
   const Options& options = target.options;
   const bool prints_json = options.json && comm.rank() == 0;
   Planned planned;
   try {
-    planned.setup = make_run_setup(options, target.place.topology, target.place.comm_staging);
+    planned.setup = make_run_setup(options, target.place.topology, target.place.comm_staging,
+                                   offload::kBlockElements, Purpose::training, device);
   } catch (const PlanDoesNotFit& e) {
     const offload::Shortfall& shortfall = e.shortfall();
     if (prints_json) {
@@ -183,10 +185,12 @@ std::string report_text(const Planned& planned) {
     text += fmt::format("tokenizer  {}\n", planned.tokenizer_warning);
   }
   if (planned.machine) text += fmt::format("machine    {}\n", planned.machine->name);
-  text += fmt::format("device     {}\n\n{}\n", resolve_device(planned.setup.options),
-                      plan_table(planned.setup));
+  text +=
+      fmt::format("device     {}\n\n{}\n", device_name(planned.setup), plan_table(planned.setup));
   if (planned.forecast) {
     text += fmt::format("{}\n{}\n", planned.rates, forecast_text(*planned.forecast, planned.steps));
+  } else if (planned.setup.device.gpu) {
+    text += "time of a step: not known, for GPUs are not measured so far\n\n";
   } else {
     text += "time of a step: not known; strata tune with these options measures this machine\n\n";
   }
@@ -201,7 +205,10 @@ int run_plan(const Options& options, Ranks& ranks) {
                              ? with_auto_memory(options, Measuring::nothing, ranks)
                              : options;
   const SearchTarget target = agree(comm, [&] { return target_of(chosen, comm); });
-  Planned planned = agree(comm, [&] { return make_planned(target, comm); });
+  const RankDevice device = agree(comm, [&] {
+    return target.machine ? RankDevice() : open_device(target.options, comm.topology());
+  });
+  Planned planned = agree(comm, [&] { return make_planned(target, device, comm); });
   if (const auto model = known_model(target, planned.setup, ranks)) {
     const StepModel steps = model->step_model();
     planned.forecast = {steps.cost(planned.setup), steps.predict(planned.setup),

@@ -43,7 +43,9 @@ std::string losses_text(const RunSummary& summary) {
 // Padded steps have bounds of their own: the mean's is theirs.
 std::string step_text(const RunSummary& summary, const StepCost& bound) {
   const double mean_s = summary.mean_step_s();
-  if (mean_s == 0) return fmt::format("bound {}", duration_text(bound.bound_s()));
+  if (mean_s == 0) {
+    return bound.bound_s() > 0 ? fmt::format("bound {}", duration_text(bound.bound_s())) : "-";
+  }
   const std::string mean = fmt::format("{} on average", duration_text(mean_s));
   if (summary.bounds_s == 0) return mean;
   const double ratio = summary.bounded_s / summary.bounds_s;
@@ -55,6 +57,7 @@ std::string step_text(const RunSummary& summary, const StepCost& bound) {
 
 std::string summary_json(const RunSummary& summary, const Budget& device, const Budget& host,
                          const StepCost& bound, nlohmann::json ledger) {
+  const bool has_bound = bound.bound_s() > 0;
   const auto number = [](const auto& x) { return x ? nlohmann::json(*x) : nlohmann::json(); };
   return json_text({{"steps", summary.steps},
                     {"first_step", summary.first_step},
@@ -74,8 +77,8 @@ std::string summary_json(const RunSummary& summary, const Budget& device, const 
                     {"nvme_written_bytes", summary.nvme.written_bytes},
                     {"nvme", std::move(ledger)},
                     {"mean_step_s", summary.mean_step_s()},
-                    {"bound_s", bound.bound_s()},
-                    {"bound", bound_json(bound)},
+                    {"bound_s", has_bound ? nlohmann::json(bound.bound_s()) : nlohmann::json()},
+                    {"bound", has_bound ? bound_json(bound) : nlohmann::json()},
                     {"wall_s", summary.wall_s}},
                    -1);
 }

@@ -62,6 +62,12 @@ SearchTarget described_target(const Options& options) {
 
 SearchTarget make_search_target(const Options& options, const comm::Communicator& comm) {
   if (!options.machine.empty()) return described_target(options);
+  if (find_device(options, comm.topology()).backend) {
+    throw_error<ConfigError>(
+        "--device {}: GPUs are not measured, so far: use --device cpu, or give --device-memory and "
+        "--host-memory sizes",
+        options.device);
+  }
   SearchTarget target;
   target.options = options;
   target.place.topology = comm.topology();

@@ -49,7 +49,8 @@ RunStore make_new_store(const RunSetup& setup, comm::Communicator& comm,
 
 Session::Session(const RunSetup& setup, comm::Communicator& comm, FailureLatch& failure,
                  const OpenStore& open_store)
-    : comm_(comm),
+    : setup_(setup),
+      comm_(comm),
       failure_(failure),
       tracer_(make_tracer(setup)),
       compute_workers_(setup.threads, setup.cpus),
@@ -58,29 +59,39 @@ Session::Session(const RunSetup& setup, comm::Communicator& comm, FailureLatch& 
       engine_choice_(agree(comm, [&] { return engine_for(setup); })),
       store_(open_store ? open_store(engine_choice_, tracer_.get())
                         : make_new_store(setup, comm, engine_choice_, tracer_.get())) {
-  measure(setup);
+  measure();
 }
 
 // A store that holds a run's state is not for measuring the drives on.
-void Session::measure(const RunSetup& setup) {
-  const bool trains = setup.shape.purpose == Purpose::training;  // drives count for its bound
+void Session::measure() {
+  const auto kept = agree(comm_, [&]() -> std::optional<RecordedArithmetic> {
+    if (comm_.rank() != 0) return std::nullopt;
+    return arithmetic_to_keep(setup_);
+  });
+  CpuDevice* const cpu = compute_device_.cpu();
+  if (cpu == nullptr) {
+    rates_ = rates_with_gpu(setup_);
+    return;
+  }
+  const bool trains = setup_.shape.purpose == Purpose::training;  // drives count for its bound
   std::unique_ptr<io::Volume> scratch;
   if (volume() != nullptr && !store_.is_new) {
     const std::int64_t capacity = volume()->capacity_bytes();
     scratch = scratch_beside(*volume(), std::min(capacity, measuring_bytes(capacity)),
-                             engine_options(setup.options, engine_choice_));
+                             engine_options(setup_.options, engine_choice_));
   }
-  const auto kept = agree(comm_, [&]() -> std::optional<RecordedArithmetic> {
-    if (comm_.rank() != 0) return std::nullopt;
-    return arithmetic_to_keep(setup);
-  });
   io::Volume* const measured = store_.is_new ? volume() : scratch.get();
   rates_ =
-      measure_machine(setup, device(), trains ? measured : nullptr, comm_, kept ? &*kept : nullptr);
-  if (trains) compute_ = measure_compute(setup, device());
+      measure_machine(setup_, *cpu, trains ? measured : nullptr, comm_, kept ? &*kept : nullptr);
+  if (trains) compute_ = measure_compute(setup_, *cpu);
   for (int d = 0; scratch != nullptr && d < scratch->devices(); ++d) {
     measuring_traffic_.push_back(scratch->device_traffic(d));
   }
+}
+
+StepCost Session::bound(double rows_share) const {
+  if (compute_device_.cpu() == nullptr) return {};
+  return step_cost(setup_, rates_, compute_, rows_share);
 }
 
 TrainerParts Session::trainer_parts() {

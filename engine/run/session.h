@@ -9,6 +9,7 @@
 
 #include "engine/cost/compute_cost.h"
 #include "engine/cost/machine_rates.h"
+#include "engine/cost/step_cost.h"
 #include "engine/plan/run_setup.h"
 #include "engine/run/compute_device.h"
 #include "engine/run/run_store.h"
@@ -30,16 +31,16 @@ class Session {
   // Opens or makes the store of this rank; collective, with its own agreement.
   using OpenStore = std::function<RunStore(const io::EngineChoice&, Tracer*)>;
 
-  // `failure` and `comm` must outlive the session. Measures the machine and settles the arithmetic,
+  // All must outlive the session. Measures the machine and settles the arithmetic,
   // the same on all ranks. Without `open_store` it makes a new store.
   Session(const RunSetup& setup, comm::Communicator& comm, FailureLatch& failure,
           const OpenStore& open_store = {});
 
   TrainerParts trainer_parts();
   const MachineRates& rates() const { return rates_; }
-  // All 0 in inference.
-  const ComputeCost& compute() const { return compute_; }
-  CpuDevice& device() { return compute_device_.device; }
+  // Of a step of training; 0 s on a GPU, where nothing is measured so far. See step_cost().
+  StepCost bound(double rows_share = 1) const;
+  Device& device() { return *compute_device_.device; }
   // Null when nothing is ever on NVMe.
   io::Volume* volume() { return store_.volume.get(); }
   RunStore& store() { return store_; }
@@ -50,8 +51,9 @@ class Session {
   Tracer* tracer() { return tracer_.get(); }
 
  private:
-  void measure(const RunSetup& setup);
+  void measure();
 
+  const RunSetup& setup_;
   comm::Communicator& comm_;
   FailureLatch& failure_;
   std::unique_ptr<Tracer> tracer_;

@@ -55,6 +55,13 @@ std::string durable_text(const RunSetup& setup, const DurableRun* durable) {
                             setup.options.run);
 }
 
+std::string device_text(const RunSetup& setup, const Device& device) {
+  const std::string text = fmt::format("{}, {}; {}", device.description(), name_of(setup.isa),
+                                       matmul_library(setup.device));
+  return setup.device.reason.empty() ? text
+                                     : fmt::format("{}\nauto: {}", text, setup.device.reason);
+}
+
 }  // namespace
 
 void print_start(const StartReport& report) {
@@ -67,8 +74,7 @@ void print_start(const StartReport& report) {
   text += run_description(setup);
   text += labelled("data", data.description());
   text += labelled("tokenizer", tokenizer);
-  text += labelled("device", fmt::format("{}, {}; {}", session.device().description(),
-                                         name_of(setup.isa), ops::matmul_library()));
+  text += labelled("device", device_text(setup, session.device()));
   if (setup.topology.world_size > 1) {
     text += labelled("ranks", fmt::format("{} on {}, {} each", setup.topology.world_size,
                                           count_text(setup.topology.hosts, "host"),
@@ -83,8 +89,11 @@ void print_start(const StartReport& report) {
   std::fflush(stdout);
 }
 
-void print_bound(const RunSetup& setup, const Session& session) {
-  fmt::print("{}\n", bound_table(step_cost(setup, session.rates(), session.compute())));
+void print_bound(const Session& session) {
+  const StepCost bound = session.bound();
+  fmt::print("{}\n", bound.bound_s() > 0
+                         ? bound_table(bound)
+                         : "time of a step, at least: not measured on this device\n");
   std::fflush(stdout);
 }
 

@@ -26,7 +26,7 @@ struct StartReport {
 void print_start(const StartReport& report);
 
 // The bound of a step, phase by phase.
-void print_bound(const RunSetup& setup, const Session& session);
+void print_bound(const Session& session);
 
 // Of a run with state on NVMe, once the buffers are registered with it, or not.
 void print_storage(Session& session);

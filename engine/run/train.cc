@@ -85,10 +85,11 @@ void check_outputs(const Options& options, const comm::Communicator& comm) {
   }
 }
 
-Prepared prepare(const Options& options, const comm::Communicator& comm) {
+Prepared prepare(const Options& options, const RankDevice& device, const comm::Communicator& comm) {
   if (!goes_on(options)) check_weights_exist(options);
   Prepared prepared;
-  prepared.setup = make_run_setup(options, comm.topology(), comm.staging_bytes());
+  prepared.setup = make_run_setup(options, comm.topology(), comm.staging_bytes(),
+                                  offload::kBlockElements, Purpose::training, device);
   prepared.data =
       open_training_data(options, prepared.setup.model.vocabulary, prepared.setup.batch.seq_len);
   require_recorded_data(options, prepared.data.digest);
@@ -146,7 +147,9 @@ StopRules stop_rules(const RunSetup& setup) {
 // What the folder says of the run, as it is from now on.
 void record_run(const Prepared& prepared, Session& session, RunFolder& folder) {
   const RunSetup& setup = prepared.setup;
-  folder.write_options(setup.options);
+  Options options = setup.options;
+  options.device = setup.device.name();  // what auto came to: the run goes on there
+  folder.write_options(options);
   folder.write_data(json_text(data_json(prepared.data.digest)));
   folder.write_model(read_model_files(setup.source.folder));
   folder.write_plan(json_text(plan_json(setup)));
@@ -244,7 +247,7 @@ RunEnd train(const Prepared& prepared, Session& session, Ranks& ranks, DurableRu
   }
   if (frame.progress && !prepared.setup.options.json) {
     print_storage(session);
-    print_bound(prepared.setup, session);
+    print_bound(session);
   }
   return TrainingRun(prepared.setup, prepared.data, session, trainer, started,
                      {stop, requests, durable, copies ? &*copies : nullptr, prepared.samples.get()},
@@ -259,7 +262,8 @@ int run_train(const Options& asked, Ranks& ranks, std::chrono::steady_clock::tim
   const Options options = asks_for_auto_memory(asked)
                               ? with_auto_memory(asked, Measuring::what_is_not_known, ranks)
                               : asked;
-  Prepared prepared = agree(comm, [&] { return prepare(options, comm); });
+  const RankDevice device = agree(comm, [&] { return open_device(options, comm.topology()); });
+  Prepared prepared = agree(comm, [&] { return prepare(options, device, comm); });
   require_same(comm, shared_settings(options, prepared.data));
   const RunSetup& setup = prepared.setup;
   RunFrame frame;

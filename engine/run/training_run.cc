@@ -41,7 +41,7 @@ TrainingRun::TrainingRun(const RunSetup& setup, const TrainingData& data, Sessio
       checkpoints_(setup.options.checkpoint_every.value_or(kDefaultCheckpointInterval),
                    setup.options.export_every, Clock::now()),
       order_(data.train->count(), setup.options.seed),
-      bound_(step_cost(setup, session.rates(), session.compute())),
+      bound_(session.bound()),
       flops_(useful_flops(setup)),
       ledger_(setup, data, session.volume(), session.measuring_traffic()) {
   const std::int64_t position = (first_step_ - 1) * setup.batch.global_batch;
@@ -121,7 +121,7 @@ double TrainingRun::bound_s(const RowCounts& rows) const {
   if (rows.computed == setup_.batch.tokens_per_step()) return bound_.bound_s();
   const double share =
       static_cast<double>(rows.computed) / static_cast<double>(setup_.batch.tokens_per_step());
-  return step_cost(setup_, session_.rates(), session_.compute(), share).bound_s();
+  return session_.bound(share).bound_s();
 }
 
 void TrainingRun::after_step(std::int64_t step, const StepResult& result, double step_s,

@@ -72,10 +72,6 @@ std::vector<std::string> name_drives(const MachineDescription& machine,
     named = true;
   }
   if (named) notes.push_back(directories + ": a directory on each drive of that machine");
-  if (plans.front().options.device == "cuda") {
-    notes.emplace_back(
-        "--device cuda: no build runs it yet; strata plan --machine takes these options");
-  }
   return notes;
 }
 

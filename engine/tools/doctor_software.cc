@@ -1,6 +1,5 @@
 #include "engine/tools/doctor_software.h"
 
-#include <dlfcn.h>
 #include <fmt/format.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -14,6 +13,7 @@
 #include <string_view>
 #include <thread>
 
+#include "kernels/device/cuda_backend.h"
 #include "offload/comm/communicator.h"
 
 namespace strata::engine {
@@ -32,13 +32,6 @@ int count_gpus() {
     }
   }
   return count;
-}
-
-bool loads(const char* library) {
-  void* const handle = ::dlopen(library, RTLD_LAZY | RTLD_LOCAL);
-  if (handle == nullptr) return false;
-  ::dlclose(handle);
-  return true;
 }
 
 // Empty when it cannot be run.
@@ -69,15 +62,14 @@ std::string launch_advice() {
 }  // namespace
 
 Finding examine_gpu() {
+  const CudaSearch search = find_cuda_backend();
+  if (search.backend) return {"gpu", Verdict::ok, "training runs on it (--device cuda)", ""};
   const int gpus = count_gpus();
-  const bool has_driver = loads("libcuda.so.1");
-  if (gpus == 0 && !has_driver) {
-    return {"gpu", Verdict::ok, "none; this build has no CUDA backend yet and needs none", ""};
-  }
+  if (gpus == 0) return {"gpu", Verdict::ok, "none, and none is needed: " + search.reason, ""};
   return {"gpu", Verdict::note,
-          fmt::format("{} device node{} (/dev/nvidia*), driver library {}", gpus,
-                      gpus == 1 ? "" : "s", has_driver ? "loads" : "does not load (libcuda.so.1)"),
-          "this build has no CUDA backend yet: training runs on the processors (--device cpu)"};
+          fmt::format("{} device node{} (/dev/nvidia*), but {}", gpus, gpus == 1 ? "" : "s",
+                      search.reason),
+          "until then training runs on the processors (--device cpu)"};
 }
 
 Finding examine_mpi() {

@@ -8,6 +8,16 @@ void attach_cuda_ops(const CudaBackend& backend, Device& device, const CpuOpsLim
   backend.entry_point<cuda_entry::AttachOps>("strata_cuda_attach_ops")(device, limits);
 }
 
+std::int64_t cuda_ops_scratch_bytes(const CudaBackend& backend, const CpuOpsLimits& limits) {
+  return backend.entry_point<cuda_entry::OpsScratchBytes>("strata_cuda_ops_scratch_bytes")(limits);
+}
+
+std::string cuda_matmul_library(const CudaBackend& backend) {
+  std::string name;
+  backend.entry_point<cuda_entry::MatmulLibrary>("strata_cuda_matmul_library")(name);
+  return name;
+}
+
 CudaOps* cuda_ops(Stream& stream) {
   Device& device = stream.device();
   if (device.kind() != DeviceKind::cuda) return nullptr;

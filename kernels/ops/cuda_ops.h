@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "kernels/device/cuda_backend.h"
 #include "kernels/device/device.h"
@@ -82,9 +83,15 @@ class CudaOps {
 // Puts them on a device of the backend, with the scratch memory that ops up to `limits` need, which
 // its arena gives. Throws OutOfBudget.
 void attach_cuda_ops(const CudaBackend& backend, Device& device, const CpuOpsLimits& limits);
+std::int64_t cuda_ops_scratch_bytes(const CudaBackend& backend, const CpuOpsLimits& limits);
+
+// Name and version of the library that multiplies.
+std::string cuda_matmul_library(const CudaBackend& backend);
 
 namespace cuda_entry {
 using AttachOps = void(Device& device, const CpuOpsLimits& limits);  // strata_cuda_attach_ops
+using OpsScratchBytes = std::int64_t(const CpuOpsLimits& limits);  // strata_cuda_ops_scratch_bytes
+using MatmulLibrary = void(std::string& name);                     // strata_cuda_matmul_library
 }  // namespace cuda_entry
 
 // Null where the stream's device is another one.

@@ -197,6 +197,8 @@ bool aligned(const void* address, std::uint32_t alignment) {
 
 }  // namespace
 
+size_t cublasLtGetVersion() { return CUBLAS_VERSION; }
+
 cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
   return call("cublasLtCreate", [&] {
     *handle = reinterpret_cast<cublasLtHandle_t>(new int(0));

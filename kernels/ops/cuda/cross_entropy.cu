@@ -107,12 +107,13 @@ __global__ void add_losses(double* loss_sum, SoftmaxStats stats, const std::int3
   if (thread_index() != 0) return;
   store(loss_sum, total);
   if (counts == nullptr) return;
-  TargetCounts all = load(counts);
+  TargetCounts all = {load(&counts->targets), load(&counts->correct)};
   for (int i = 0; i < kThreads; ++i) {
     all.targets += thread_counts[i].targets;
     all.correct += thread_counts[i].correct;
   }
-  store(counts, all);
+  store(&counts->targets, all.targets);
+  store(&counts->correct, all.correct);
 }
 
 // Floor: one read of the logits and one write of their gradients, over the bandwidth.

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <memory>
 
+#include "kernels/base/bytes.h"
+#include "kernels/base/error.h"
 #include "kernels/device/cuda/cuda_stream.h"
 #include "kernels/device/cuda_backend.h"
 #include "kernels/ops/cuda/attention.h"
@@ -147,10 +149,21 @@ class AttachedOps final : public CudaOps {
 namespace strata::ops {
 
 STRATA_CUDA_ENTRY_POINT cuda_entry::AttachOps strata_cuda_attach_ops;
+STRATA_CUDA_ENTRY_POINT cuda_entry::OpsScratchBytes strata_cuda_ops_scratch_bytes;
+STRATA_CUDA_ENTRY_POINT cuda_entry::MatmulLibrary strata_cuda_matmul_library;
 
 void strata_cuda_attach_ops(Device& device, const CpuOpsLimits& limits) {
   const std::shared_ptr<CudaOps> ops = std::make_shared<cuda::AttachedOps>(device, limits);
   device.attach(ops);  // cuda_ops() casts back to CudaOps
+}
+
+std::int64_t strata_cuda_ops_scratch_bytes(const CpuOpsLimits& limits) {
+  return round_up(cuda::scratch_bytes(limits), Device::kAlignmentBytes);
+}
+
+void strata_cuda_matmul_library(std::string& name) {
+  const std::size_t version = cublasLtGetVersion();
+  name = fmt::format("cuBLASLt {}.{}.{}", version / 10000, version / 100 % 100, version % 100);
 }
 
 }  // namespace strata::ops

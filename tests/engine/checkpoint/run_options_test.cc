@@ -40,6 +40,7 @@ TEST(RunOptions, AreReadBackAsTheyWereWritten) {
   options.recompute = false;
   options.json = true;
   options.seed = 18446744073709551615u;
+  options.device = "cuda";
   options.checkpoint_every = {0, 5400};
   std::ofstream(folder.path("options.json")) << run_options_json(options);
 
@@ -56,6 +57,13 @@ TEST(RunOptions, AreReadBackAsTheyWereWritten) {
   EXPECT_TRUE(json.at("lr").is_number());
   EXPECT_TRUE(json.at("model").is_string());
   EXPECT_EQ(json.at("json"), true);
+}
+
+// Where builds had no other device, auto was the cpu.
+TEST(RunOptions, AutoOfAnOlderBuildIsTheCpu) {
+  const TemporaryFolder folder;
+  std::ofstream(folder.path("options.json")) << R"({"model": "gpt2-124m", "device": "auto"})";
+  EXPECT_EQ(recorded_options(resumed(folder))->options.device, "cpu");
 }
 
 // Wherever the run goes on.

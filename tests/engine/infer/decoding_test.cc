@@ -176,7 +176,7 @@ TEST(DecodingPlan, HasTheCacheAndIsWhatIsReserved) {
   Machine machine(options);
   const std::vector<std::int32_t> prompt{1, 2, 3};
   EXPECT_EQ(machine.inference.next_logits(prompt).size(), 256u);
-  CpuDevice& device = machine.session.device();
+  Device& device = machine.session.device();
   EXPECT_EQ(device.device_budget().peak_bytes(), setup.plan.total_bytes(Tier::device));
   EXPECT_EQ(device.host_budget().peak_bytes(), setup.plan.total_bytes(Tier::host));
 }

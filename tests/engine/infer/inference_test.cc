@@ -117,7 +117,7 @@ TEST_P(Inferences, ReserveThePlan) {
     smallest.host_memory = setup.plan.total_bytes(Tier::host);
     Machine machine(smallest, *comm);
     const offload::Plan& plan = machine.setup.plan;
-    CpuDevice& device = machine.session.device();
+    Device& device = machine.session.device();
     EXPECT_EQ(plan.total_bytes(Tier::device), *smallest.device_memory) << tier;
     EXPECT_EQ(device.device_budget().peak_bytes(), plan.total_bytes(Tier::device)) << tier;
     EXPECT_EQ(device.host_budget().peak_bytes(), plan.total_bytes(Tier::host)) << tier;

@@ -1,5 +1,6 @@
 // Checks of options: ranges, combinations, and what a command cannot do without.
 #include <gtest/gtest.h>
+#include <stdlib.h>
 
 #include <functional>
 
@@ -155,11 +156,18 @@ TEST(CheckOptions, TrainingNeedsDataAndALength) {
   EXPECT_NO_THROW(check_training_options(options));
 }
 
-TEST(ResolveDevice, AutoIsTheCpu) {
+TEST(ResolveDevice, CudaIsABackendOrAnErrorAndAutoOneOrAReason) {
+  ::setenv("STRATA_CUDA_BACKEND", "/no/such/backend.so", 1);
   Options options;
-  EXPECT_EQ(resolve_device(options), "cpu");
+  const CudaSearch of_auto = resolve_device(options);
+  EXPECT_FALSE(of_auto.backend.has_value());
+  EXPECT_PRED2(mentions, of_auto.reason, "/no/such/backend.so");
   options.device = "cpu";
-  EXPECT_EQ(resolve_device(options), "cpu");
+  EXPECT_EQ(resolve_device(options).reason, "");
+  options.device = "cuda";
+  EXPECT_PRED2(mentions, error_text<ConfigError>([&] { resolve_device(options); }),
+               "--device cuda: no CUDA device: ");
+  ::unsetenv("STRATA_CUDA_BACKEND");
 }
 
 }  // namespace
