@@ -1,6 +1,7 @@
 """The table and the JSON file of scripts/gpu_check."""
 import datetime
 import json
+import shutil
 import statistics
 import subprocess
 
@@ -9,6 +10,14 @@ from gpu_training import WARM_UP
 # bf16 with f32 sums, dense, in TFLOP/s, as NVIDIA's data sheets have it.
 PEAKS = {"H200": 989, "H100 PCIe": 756, "H100 NVL": 835, "H100": 989, "A100": 312, "B200": 2250,
          "L40S": 362, "L4": 121, "RTX 3090": 71, "RTX 4090": 165, "RTX 5090": 209}
+
+
+def commit_of(root):
+    """Empty where there is no git, or only the files."""
+    if shutil.which("git") is None:
+        return ""
+    return subprocess.run(["git", "-C", root, "rev-parse", "HEAD"], capture_output=True,
+                          text=True).stdout.strip()
 
 
 class Report:
@@ -83,10 +92,8 @@ class Report:
             print(f"| {step.name} | {step.seconds:.1f} | {step.status}{reason} |")
 
     def write(self, steps, path):
-        commit = subprocess.run(["git", "-C", self.root, "rev-parse", "HEAD"], capture_output=True,
-                                text=True).stdout.strip()
         result = {
-            "gpu": self.gpu, "peak_tflops": self.peak, "commit": commit,
+            "gpu": self.gpu, "peak_tflops": self.peak, "commit": commit_of(self.root),
             "when": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
             "steps": [{"name": s.name, "status": s.status, "reason": s.reason,
                        "seconds": round(s.seconds, 1),

@@ -17,9 +17,9 @@ from time_box import TimeBox
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 GPU = {"name": "NVIDIA H200", "compute_cap": "9.0", "memory.total": "143771"}
-SMI = """#!/bin/sh
-echo "NVIDIA H200, 8.6, 143771, 580.1, 5"
-"""
+SMI = 'echo "NVIDIA H200, 8.6, 143771, 580.1, 5"'
+MEASURED = {"kind": "memory", "name": "device copy", "seconds": 1, "bytes": 4e12, "flops": 0}
+LOGGED = {"step_s": 2.0, "tokens_per_s": 4096.0, "bound_s": None}
 
 
 class Script(unittest.TestCase):
@@ -33,6 +33,13 @@ class Script(unittest.TestCase):
             [sys.executable, "-B", ROOT / "scripts" / "gpu_check", *options], text=True,
             capture_output=True, cwd=self.folder, env={**os.environ, "PATH": str(self.folder)})
 
+    def program(self, name, body="true"):
+        path = self.folder / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"#!/bin/sh\n{body}\n")
+        path.chmod(0o755)
+        return path
+
     def test_without_a_gpu_it_ends_with_one_line(self):
         done = self.run_script()
         self.assertEqual(done.returncode, 77)
@@ -41,21 +48,40 @@ class Script(unittest.TestCase):
         self.assertIn("nvidia-smi", done.stderr)
 
     def test_a_dry_run_names_each_step_and_does_none(self):
-        smi = self.folder / "nvidia-smi"
-        smi.write_text(SMI)
-        smi.chmod(0o755)
+        self.program("nvidia-smi", SMI)
         done = self.run_script("--dry-run", "--build", str(self.folder / "build"))
         self.assertIn("-DSTRATA_CUDA_ARCHITECTURES=86", done.stdout)
         for step in ["gpu_ops_test", "gpu_measure overlap", "--place all=nvme"]:
             self.assertIn(step, done.stdout)
         self.assertEqual([path.name for path in self.folder.iterdir()], ["nvidia-smi"])
 
+    def test_a_run_goes_on_after_a_failure_and_writes_what_it_found(self):
+        for name in ["nvcc", "cmake", "compute-sanitizer", "build/gpu_device_test"]:
+            self.program(name)
+        self.program("nvidia-smi", SMI)
+        self.program("build/gpu_ops_test", "echo '[  FAILED  ] Linear'; exit 1")
+        self.program("build/gpu_measure", f"[ $1 = memory ] && echo '{json.dumps(MEASURED)}'")
+        log = f"echo '{json.dumps(LOGGED)}'"
+        strata = self.program("strata", f"for log; do :; done; ({log}; {log}; {log}) >$log")
+        done = self.run_script("found.json", "--build", str(self.folder / "build"), "--strata",
+                               str(strata), "--dir", str(self.folder))
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertRegex(done.stdout, r"\| device copy \| 4000 GB/s \| 100% \|")
+        self.assertRegex(done.stdout, r"\| training .* \| 4096 tokens/s \| no bound \|")
+        found = json.loads((self.folder / "found.json").read_text())
+        statuses = {step["name"]: step["status"] for step in found["steps"]}
+        self.assertEqual(statuses["ops against double precision"], "failed")
+        self.assertEqual(statuses["measure memory"], "passed")
+        self.assertEqual(found["measurements"], [MEASURED])
+        self.assertTrue(found["training"])
+
 
 @mock.patch("builtins.print")
 class Boxes(unittest.TestCase):
     def test_what_fails_or_hangs_does_not_end_the_rest(self, _):
         box = TimeBox(time.monotonic() + 600)
-        failed = box.run("failing", 60, [sys.executable, "-c", "raise SystemExit('error: no luck')"])
+        failing = "raise SystemExit('error: no luck')"
+        failed = box.run("failing", 60, [sys.executable, "-c", failing])
         box.run("hanging", 0.2, [sys.executable, "-c", "import time; time.sleep(600)"])
         box.run("missing", 60, ["/nowhere/program"])
         box.run("after", 60, ["true"], failed)
