@@ -12,44 +12,21 @@
 #include "kernels/device/cuda/cuda_error.h"
 #include "kernels/device/cuda/cuda_stream.h"
 #include "kernels/device/cuda/gpu.h"
-#include "tests/kernels/device/device_conformance.h"
+#include "tests/kernels/device/cuda/cuda_harness.h"
 
 namespace strata {
-namespace {
-
-using test::DeviceHarness;
-using test::error_text;
-using test::Gate;
-using test::mentions;
-
-CudaDeviceOptions options_for(std::int64_t bytes, int skip_wait_kind = -1) {
-  const Gpu gpu = cuda::open_gpu(0);
-  return {gpu, gpu.context_bytes + bytes, skip_wait_kind};
-}
-
-class CudaHarness final : public DeviceHarness {
- public:
-  explicit CudaHarness(int skip_wait_kind = -1)
-      : device_(options_for(kDeviceBytes, skip_wait_kind), host_budget_, failure_) {}
-  CudaDevice& device() override { return device_; }
-  Budget& host_budget() { return host_budget_; }
-  FailureLatch& failure() { return failure_; }
-
- private:
-  Budget host_budget_{"host memory", kHostBytes};
-  FailureLatch failure_;
-  CudaDevice device_;
-};
-
-std::unique_ptr<DeviceHarness> make_cuda_harness() { return std::make_unique<CudaHarness>(); }
-
-}  // namespace
-
 namespace test {
 INSTANTIATE_TEST_SUITE_P(Cuda, DeviceConformance, testing::Values(&make_cuda_harness));
 }  // namespace test
 
 namespace {
+
+using test::CudaHarness;
+using test::DeviceHarness;
+using test::error_text;
+using test::Gate;
+using test::mentions;
+using test::options_for;
 
 // Ends with a device that works, whatever the test planted.
 class CudaFaults : public testing::Test {
