@@ -9,6 +9,7 @@
 
 #include "engine/infer/inference.h"
 #include "tests/support/engine_run.h"
+#include "tests/support/forced_arithmetic.h"
 
 namespace strata::test {
 namespace {
@@ -75,7 +76,7 @@ class Decoding : public ::testing::TestWithParam<const char*> {
     options.prompt_ids = "97,98,99";
     options.max_tokens = 1000;
     options.precision = precision;
-    options.matmul_dtype = precision;  // forced: no timing decides
+    options.matmul_dtype = forced_arithmetic(precision);
     options.threads = 2;
     return options;
   }
@@ -157,7 +158,7 @@ Options small_generation(const TemporaryFolder& folder) {
   options.from_scratch = true;
   options.prompt_ids = "1,2,3";
   options.max_tokens = 4;
-  options.matmul_dtype = "bf16";
+  options.matmul_dtype = forced_arithmetic("bf16");
   options.threads = 2;
   return options;
 }

@@ -12,6 +12,7 @@
 
 #include "kernels/base/bytes.h"
 #include "tests/support/engine_run.h"
+#include "tests/support/forced_arithmetic.h"
 #include "tests/support/memory_group.h"
 #include "tests/support/process.h"
 #include "tests/support/temporary_folder.h"
@@ -71,7 +72,7 @@ class DurableMemory : public ::testing::Test {
                          "--lr-schedule",
                          "constant",
                          "--matmul-dtype",
-                         "bf16",
+                         test::forced_arithmetic("bf16"),
                          "--device-memory",
                          format_bytes(kDeviceBytes),
                          "--host-memory",

@@ -8,6 +8,7 @@
 
 #include "kernels/base/bytes.h"
 #include "tests/support/engine_run.h"
+#include "tests/support/forced_arithmetic.h"
 #include "tests/support/json_lines.h"
 #include "tests/support/process.h"
 
@@ -22,14 +23,21 @@ std::int64_t besides_bytes(const std::string& model) {
   const TemporaryFolder folder;
   write_text(folder.path("text.txt"), 40000);
   std::filesystem::create_directory(folder.path("nvme"));
-  const ProcessResult result =
-      Process({STRATA_BINARY,     "train",  "--model",        model,    "--data",    "text.txt",
-               "--steps",         "3",      "--global-batch", "2",      "--threads", "2",
-               "--device-memory", "128MiB", "--host-memory",  "192MiB", "--place",   "all=nvme",
-               "--activations",   "nvme",   "--matmul-dtype", "bf16",   "--nvme",    "nvme",
-               "--from-scratch",  "--json"},
-              folder.path())
-          .wait(std::chrono::seconds(120));
+  const ProcessResult result = Process({STRATA_BINARY,     "train",
+                                        "--model",         model,
+                                        "--data",          "text.txt",
+                                        "--steps",         "3",
+                                        "--global-batch",  "2",
+                                        "--threads",       "2",
+                                        "--device-memory", "128MiB",
+                                        "--host-memory",   "192MiB",
+                                        "--place",         "all=nvme",
+                                        "--activations",   "nvme",
+                                        "--matmul-dtype",  forced_arithmetic("bf16"),
+                                        "--nvme",          "nvme",
+                                        "--from-scratch",  "--json"},
+                                       folder.path())
+                                   .wait(std::chrono::seconds(120));
   EXPECT_EQ(result.exit_code, 0) << result.err;
   const nlohmann::json summary = json_lines(result.out).back();
   return summary["resident_peak_bytes"].get<std::int64_t>() -

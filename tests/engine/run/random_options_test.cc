@@ -17,6 +17,7 @@
 #include "engine/options/option_parse.h"
 #include "engine/run/storage_check.h"
 #include "tests/support/engine_run.h"
+#include "tests/support/forced_arithmetic.h"
 #include "tests/support/reserved_bytes.h"
 
 namespace strata::test {
@@ -79,7 +80,7 @@ class Draw {
     add_one_of("threads", {"1", "2", "3"});
     const bool f32 = one_in(4);
     if (f32) add("precision", "f32");
-    add("matmul-dtype", f32 ? "f32" : one_of({"bf16", "bf16", "f32"}));
+    add("matmul-dtype", f32 ? "f32" : forced_arithmetic(one_of({"bf16", "bf16", "f32"})));
     words_.push_back("--from-scratch");
   }
 
