@@ -1,6 +1,6 @@
-#include <exception>
+#include <gtest/gtest.h>
 
-#include "gtest/gtest.h"
+#include <exception>
 
 int main() {
   for (const auto& instantiate : testing::instantiations) instantiate();
