@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tests/support/engine_run.h"
+#include "tests/support/forced_arithmetic.h"
 #include "tests/support/reserved_bytes.h"
 
 namespace strata::test {
@@ -56,7 +57,7 @@ class Reservation : public ::testing::Test {
     options.clip_norm = test.clip_norm;
     options.prefetch = test.prefetch;
     options.precision = test.precision;
-    options.matmul_dtype = test.precision;
+    options.matmul_dtype = forced_arithmetic(test.precision);
     options.grad_dtype = test.grad_dtype;
     options.pass = test.pass;
     options.recompute = test.recompute;
