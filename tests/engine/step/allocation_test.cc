@@ -14,6 +14,7 @@
 #include "engine/run/stop_watch.h"
 #include "engine/run/training_run.h"
 #include "tests/support/engine_run.h"
+#include "tests/support/forced_arithmetic.h"
 #include "tests/support/heap_calls.h"
 
 namespace strata::test {
@@ -57,7 +58,7 @@ class Allocation : public ::testing::TestWithParam<Case> {
     options.clip_norm = test.clip_norm;
     options.pass = test.pass;
     options.precision = test.precision;
-    options.matmul_dtype = test.precision;
+    options.matmul_dtype = forced_arithmetic(test.precision);
     if (test.checkpoint_every) options.run = folder_.path("run");
     options.checkpoint_every = test.checkpoint_every;
     return options;

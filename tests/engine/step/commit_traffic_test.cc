@@ -7,6 +7,7 @@
 
 #include "engine/plan/write_forecast.h"
 #include "tests/support/engine_run.h"
+#include "tests/support/forced_arithmetic.h"
 
 namespace strata::test {
 namespace {
@@ -31,7 +32,7 @@ class CommitTraffic : public ::testing::TestWithParam<Case> {
   Options options() const {
     Options options = small_run(folder_, "gpt2:layers=3,hidden=48,heads=3,context=32", 48 * kMiB);
     options.global_batch = 4;
-    options.matmul_dtype = "bf16";
+    options.matmul_dtype = forced_arithmetic("bf16");
     options.threads = 2;
     options.place = GetParam().place;
     options.activations = "nvme";

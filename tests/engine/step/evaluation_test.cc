@@ -8,6 +8,7 @@
 #include "kernels/base/error.h"
 #include "tests/support/engine_run.h"
 #include "tests/support/error_text.h"
+#include "tests/support/forced_arithmetic.h"
 #include "tests/support/set_master.h"
 
 namespace strata::test {
@@ -40,7 +41,7 @@ class Evaluation : public ::testing::TestWithParam<Case> {
     options.activations = "host";
     options.global_batch = 3;
     options.lr = 3e-3;
-    options.matmul_dtype = "bf16";
+    options.matmul_dtype = forced_arithmetic("bf16");
     options.sample_tokens = 1;
     options.threads = 2;
     return options;

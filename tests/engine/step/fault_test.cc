@@ -9,6 +9,7 @@
 #include "kernels/base/error.h"
 #include "tests/support/engine_run.h"
 #include "tests/support/error_text.h"
+#include "tests/support/forced_arithmetic.h"
 
 namespace strata::test {
 namespace {
@@ -27,7 +28,7 @@ class Faults : public ::testing::TestWithParam<double> {  // --clip-norm: deferr
     options.place = "all=nvme";
     options.activations = "nvme";
     options.global_batch = 3;
-    options.matmul_dtype = "bf16";
+    options.matmul_dtype = forced_arithmetic("bf16");
     options.threads = 2;
     options.chunk_size = 16 * kKiB;
     options.clip_norm = GetParam();

@@ -11,6 +11,7 @@
 #include "kernels/base/error.h"
 #include "tests/support/compare.h"
 #include "tests/support/engine_run.h"
+#include "tests/support/forced_arithmetic.h"
 #include "tests/support/golden.h"
 #include "tests/support/set_master.h"
 
@@ -105,7 +106,7 @@ Options options_of(const Case& test, const TemporaryFolder& folder) {
   options.weight_decay = adamw.at("weight_decay");
   options.clip_norm = adamw.at("clip_norm");
   options.precision = test.precision;
-  options.matmul_dtype = test.precision;
+  options.matmul_dtype = forced_arithmetic(test.precision);
   options.threads = 2;
   return options;
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/support/engine_run.h"
+#include "tests/support/forced_arithmetic.h"
 
 namespace strata::test {
 
@@ -57,7 +58,7 @@ inline engine::Options base_options() {
   options.global_batch = 5;
   options.micro_batch = 2;
   options.lr = 3e-3;
-  options.matmul_dtype = "bf16";  // forced: no timing decides
+  options.matmul_dtype = forced_arithmetic("bf16");
   options.threads = 2;
   return options;
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tests/support/engine_run.h"
+#include "tests/support/forced_arithmetic.h"
 
 namespace strata::test {
 namespace {
@@ -29,7 +30,7 @@ class Samples : public ::testing::Test {
     options.place = place;
     options.global_batch = 2;
     options.sample_tokens = kTokens;
-    options.matmul_dtype = "bf16";
+    options.matmul_dtype = forced_arithmetic("bf16");
     options.threads = 2;
     return options;
   }

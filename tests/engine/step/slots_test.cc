@@ -5,6 +5,7 @@
 #include <string>
 
 #include "tests/support/engine_run.h"
+#include "tests/support/forced_arithmetic.h"
 
 namespace strata::test {
 namespace {
@@ -33,7 +34,7 @@ class Slots : public ::testing::TestWithParam<Case> {
     options.global_batch = 4;
     options.chunk_size = 16 * kKiB;
     options.threads = 2;
-    options.matmul_dtype = "bf16";
+    options.matmul_dtype = forced_arithmetic("bf16");
     options.clip_norm = GetParam().clip_norm;
     options.place = GetParam().place;
     options.lr_scale = {GetParam().frozen};
