@@ -100,16 +100,17 @@ class ArmedSamples final : public engine::Samples {
   mutable std::atomic<std::int64_t> sequences_{0};
 };
 
-// The loop as a user runs it: steps, commits, progress and log. Armed in the third step: in the
-// second the update of the first is made, and the thread that makes it then enters oneTBB's arena
-// for the first time, for which the system allocates.
+// The loop as a user runs it: steps, commits, progress and log. Armed with the data of the fourth
+// step, which may be read during the third: in the second the update of the first is made, and the
+// thread that makes it then enters oneTBB's arena for the first time, for which the system
+// allocates.
 TEST_P(Allocation, NoneInTheLoopOverSteps) {
   Options options = this->options();
   options.steps = 8;
   EngineRun run(options);
   engine::TrainingData data =
       engine::open_training_data(options, run.setup().model.vocabulary, run.setup().batch.seq_len);
-  auto armed = std::make_unique<ArmedSamples>(std::move(data.train), options.global_batch, 3, 7);
+  auto armed = std::make_unique<ArmedSamples>(std::move(data.train), options.global_batch, 4, 7);
   const ArmedSamples& samples = *armed;
   data.train = std::move(armed);
   const int nowhere = ::open("/dev/null", O_WRONLY);
