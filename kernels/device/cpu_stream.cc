@@ -1,8 +1,8 @@
 #include <cstring>
-#include <functional>
 
 #include "kernels/base/annotate.h"
 #include "kernels/base/error.h"
+#include "kernels/device/copy_check.h"
 #include "kernels/device/cpu_device.h"
 
 namespace strata {
@@ -10,12 +10,6 @@ namespace {
 
 // Work that may be enqueued ahead of a stream; more blocks whoever enqueues.
 constexpr std::int64_t kQueueCapacity = 1024;
-
-bool overlap(const void* a, const void* b, std::int64_t bytes) {
-  const auto* const first = static_cast<const std::byte*>(a);
-  const auto* const second = static_cast<const std::byte*>(b);
-  return std::less<>()(first, second + bytes) && std::less<>()(second, first + bytes);
-}
 
 CpuEvent& as_cpu(Event& event) {
   auto* const cpu_event = dynamic_cast<CpuEvent*>(&event);
@@ -76,7 +70,7 @@ Device& CpuStream::device() { return device_; }
 
 void CpuStream::copy(void* destination, const void* source, std::int64_t bytes) {
   if (bytes == 0) return;
-  STRATA_CHECK(bytes > 0 && !overlap(destination, source, bytes), "copy of {} bytes", bytes);
+  check_copy(destination, source, bytes);
   thread_.post([this, destination, source, bytes] {
     const TraceSpan span(device_.tracer(), track_, "copy", bytes);
     annotate_read(source, bytes);

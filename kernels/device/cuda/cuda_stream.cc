@@ -1,20 +1,13 @@
 #include "kernels/device/cuda/cuda_stream.h"
 
-#include <functional>
-
 #include "kernels/base/error.h"
+#include "kernels/device/copy_check.h"
 #include "kernels/device/cuda/cuda_error.h"
 
 namespace strata {
 namespace {
 
 using cuda::check;
-
-bool overlap(const void* a, const void* b, std::int64_t bytes) {
-  const auto* const first = static_cast<const std::byte*>(a);
-  const auto* const second = static_cast<const std::byte*>(b);
-  return std::less<>()(first, second + bytes) && std::less<>()(second, first + bytes);
-}
 
 CudaEvent& as_cuda(Event& event) {
   auto* const cuda_event = dynamic_cast<CudaEvent*>(&event);
@@ -73,7 +66,7 @@ CudaStream::~CudaStream() {
 
 void CudaStream::copy(void* destination, const void* source, std::int64_t bytes) {
   if (bytes == 0) return;
-  STRATA_CHECK(bytes > 0 && !overlap(destination, source, bytes), "copy of {} bytes", bytes);
+  check_copy(destination, source, bytes);
   enqueue([&](cudaStream_t stream) {
     check(cudaMemcpyAsync(destination, source, static_cast<std::size_t>(bytes), cudaMemcpyDefault,
                           stream),
