@@ -17,10 +17,10 @@ std::unique_ptr<Device> make_cpu_device(const RunSetup& setup, Budget& host_budg
 }
 
 std::unique_ptr<Device> make_cuda_device(const RunSetup& setup, Budget& host_budget,
-                                         FailureLatch& failure) {
+                                         FailureLatch& failure, Tracer* tracer) {
   const auto& [backend, gpu] = *setup.device.gpu;
   auto device =
-      backend.make_device({gpu, setup.plan.device_memory_bytes, -1}, host_budget, failure);
+      backend.make_device({gpu, setup.plan.device_memory_bytes, -1, tracer}, host_budget, failure);
   ops::attach_cuda_ops(backend, *device, setup.op_limits);
   return device;
 }
@@ -30,7 +30,7 @@ std::unique_ptr<Device> make_cuda_device(const RunSetup& setup, Budget& host_bud
 ComputeDevice::ComputeDevice(const RunSetup& setup, WorkerSet& workers, FailureLatch& failure,
                              Tracer* tracer)
     : host_budget("host memory", setup.plan.host_memory_bytes),
-      device(setup.device.gpu ? make_cuda_device(setup, host_budget, failure)
+      device(setup.device.gpu ? make_cuda_device(setup, host_budget, failure, tracer)
                               : make_cpu_device(setup, host_budget, workers, failure, tracer)) {}
 
 CpuDevice* ComputeDevice::cpu() const {

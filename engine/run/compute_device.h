@@ -13,7 +13,7 @@
 namespace strata::engine {
 
 struct ComputeDevice {
-  // `workers` are the cpu device's; `tracer` sees its work alone.
+  // `workers` are the cpu device's; `tracer` may be null.
   ComputeDevice(const RunSetup& setup, WorkerSet& workers, FailureLatch& failure, Tracer* tracer);
 
   CpuDevice* cpu() const;  // null: a GPU

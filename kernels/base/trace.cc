@@ -46,6 +46,21 @@ std::vector<std::string> Tracer::tracks() const {
   return tracks_;
 }
 
+void Tracer::add_source(SpanSource& source) {
+  const std::lock_guard lock(sources_mutex_);
+  sources_.push_back(&source);
+}
+
+void Tracer::remove_source(SpanSource& source) {
+  const std::lock_guard lock(sources_mutex_);
+  std::erase(sources_, &source);
+}
+
+void Tracer::ask_sources() const {
+  const std::lock_guard lock(sources_mutex_);
+  for (SpanSource* const source : sources_) source->record_ended();
+}
+
 void Tracer::record(int track, const char* name, std::int64_t begin_ns, std::int64_t end_ns,
                     std::int64_t bytes) noexcept {
   const std::lock_guard lock(mutex_);
@@ -64,11 +79,13 @@ void Tracer::take_recent(RecentSpans& recent) {
   recent.spans.clear();
   recent.spans.reserve(recent_max_);
   recent.dropped = 0;
+  ask_sources();
   const std::lock_guard lock(mutex_);
   std::swap(recent, recent_);
 }
 
 void Tracer::write(const std::string& path, int process) const {
+  ask_sources();
   const std::lock_guard lock(mutex_);
   const auto fail = [&] { throw_error<IoError>("write trace {}: {}", path, std::strerror(errno)); };
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "w"),

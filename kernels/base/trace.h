@@ -3,8 +3,10 @@
 // Spans go into two buffers of fixed size taken at construction (recording allocates nothing): all
 // of the run for write(), and those since the last take_recent(). Once one is full further spans
 // are counted as dropped, which the file and whoever takes them say. Memory is touched as it fills.
-// Thread-safe. A null Tracer* means "off" everywhere: use TraceSpan, which tests for it.
-// Format written: Chrome trace events ("X" events, microseconds), readable by Perfetto.
+// What is done elsewhere, on a GPU, is known only later: a SpanSource is asked for it before spans
+// are taken or written. Thread-safe. A null Tracer* means "off" everywhere: use TraceSpan, which
+// tests for it. Format written: Chrome trace events ("X" events, microseconds), readable by
+// Perfetto.
 #pragma once
 
 #include <chrono>
@@ -16,6 +18,13 @@
 #include <vector>
 
 namespace strata {
+
+class SpanSource {
+ public:
+  virtual ~SpanSource() = default;
+  // Records the spans that have ended; does not wait for others.
+  virtual void record_ended() = 0;
+};
 
 class Tracer {
  public:
@@ -39,6 +48,9 @@ class Tracer {
   // The row of this name, a new one if there is none: for parts of one thread.
   int find_or_add_track(std::string_view name);
   std::vector<std::string> tracks() const;  // by id
+  // It must not go before remove_source() has returned.
+  void add_source(SpanSource& source);
+  void remove_source(SpanSource& source);
 
   // `name` must outlive the Tracer (a literal). `bytes` < 0: not shown.
   void record(int track, const char* name, std::int64_t begin_ns, std::int64_t end_ns,
@@ -58,7 +70,11 @@ class Tracer {
   void write(const std::string& path, int process) const;
 
  private:
-  mutable std::mutex mutex_;
+  void ask_sources() const;
+
+  mutable std::mutex sources_mutex_;
+  std::vector<SpanSource*> sources_;
+  mutable std::mutex mutex_;  // of what follows
   std::size_t spans_max_;
   std::size_t recent_max_;
   std::vector<Span> spans_;

@@ -28,13 +28,6 @@ namespace strata {
 
 class CpuDevice;
 
-// Is told of every op that has run, by the thread of its stream: for measuring.
-class OpObserver {
- public:
-  virtual ~OpObserver() = default;
-  virtual void op_ran(const char* name, double seconds) = 0;
-};
-
 // Counts its records: each wait is for one of them. Records of one event by several threads at once
 // have no order and are a programmer error. Outlives the work that was enqueued on it.
 class CpuEvent final : public Event {
@@ -110,9 +103,6 @@ class CpuDevice final : public Device {
   FailureLatch& failure() { return failure_; }
   Tracer* tracer() { return tracer_; }
   int skip_wait_kind() const { return options_.skip_wait_kind; }
-  // Null: nobody. Call while nothing is enqueued.
-  void observe_ops(OpObserver* observer) { op_observer_ = observer; }
-  OpObserver* op_observer() const { return op_observer_; }
 
  private:
   std::byte* arena_allocate(std::int64_t bytes) override;
@@ -122,7 +112,6 @@ class CpuDevice final : public Device {
   WorkerSet& workers_;
   FailureLatch& failure_;
   Tracer* tracer_;
-  OpObserver* op_observer_ = nullptr;
   std::byte* arena_ = nullptr;
   FreePieces free_;
 };

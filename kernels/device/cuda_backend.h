@@ -15,6 +15,7 @@
 
 #include "kernels/base/budget.h"
 #include "kernels/base/failure_latch.h"
+#include "kernels/base/trace.h"
 #include "kernels/device/device.h"
 
 #define STRATA_CUDA_ENTRY_POINT extern "C" __attribute__((visibility("default")))
@@ -25,6 +26,7 @@ namespace strata {
 struct Gpu {
   int index = 0;  // of those visible
   std::string name;
+  std::string driver;  // the CUDA version that it is of: "13.0"
   std::int64_t memory_bytes = 0;
   std::int64_t free_bytes = 0;
   std::int64_t context_bytes = 0;  // what context and libraries took, as measured
@@ -35,6 +37,7 @@ struct CudaDeviceOptions {
   std::int64_t device_memory_bytes = 0;  // context and libraries included
   // Test seam: waits of this kind are left out (-1: none).
   int skip_wait_kind = -1;
+  Tracer* tracer = nullptr;  // outlives the device; null: none
 };
 
 class CudaBackend {

@@ -126,6 +126,14 @@ class Stream {
 
 enum class DeviceKind : std::uint8_t { cpu, cuda };
 
+// Is told of every op that has run, in the order of its stream: for measuring. By whom, and when,
+// is the device's; of a stream that was synchronized all of them.
+class OpObserver {
+ public:
+  virtual ~OpObserver() = default;
+  virtual void op_ran(const char* name, double seconds) = 0;
+};
+
 class Device {
  public:
   static constexpr std::int64_t kAlignmentBytes = 256;  // of every DeviceBuffer
@@ -149,6 +157,11 @@ class Device {
   void attach(std::shared_ptr<void> op_state) { op_state_ = std::move(op_state); }
   void* op_state() const { return op_state_.get(); }
 
+  // On a GPU of streams that are made while there is one. Null: nobody. Call while nothing is
+  // enqueued.
+  void observe_ops(OpObserver* observer) { op_observer_ = observer; }
+  OpObserver* op_observer() const { return op_observer_; }
+
   Budget& device_budget() { return device_budget_; }
   Budget& host_budget() { return host_budget_; }
 
@@ -168,6 +181,7 @@ class Device {
   Budget device_budget_;
   Budget& host_budget_;
   std::shared_ptr<void> op_state_;
+  OpObserver* op_observer_ = nullptr;
 };
 
 }  // namespace strata

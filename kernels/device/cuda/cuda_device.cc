@@ -47,12 +47,18 @@ CudaDevice::~CudaDevice() {
   STRATA_CHECK(device_budget().held_bytes() == 0, "device buffers outlive their device");
   // An error here is one that the run has ended with.
   (void)cudaSetDevice(options_.gpu.index);
+  clock_.reset();
   (void)cudaFree(arena_);
   (void)cudaGetLastError();
 }
 
 void CudaDevice::make_current() const {
   cuda::check(cudaSetDevice(options_.gpu.index), "cudaSetDevice");
+}
+
+GpuClock& CudaDevice::clock() {
+  std::call_once(clock_made_, [&] { clock_ = std::make_unique<GpuClock>(); });
+  return *clock_;
 }
 
 PinnedBuffer CudaDevice::allocate_pinned(std::string tag, std::int64_t bytes) {

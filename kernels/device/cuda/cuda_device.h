@@ -14,9 +14,11 @@
 
 #include <exception>
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include "kernels/base/failure_latch.h"
+#include "kernels/device/cuda/gpu_clock.h"
 #include "kernels/device/cuda_backend.h"
 #include "kernels/device/device.h"
 #include "kernels/device/free_pieces.h"
@@ -36,7 +38,9 @@ class CudaDevice final : public Device {
   std::unique_ptr<Event> make_event() override;
 
   FailureLatch& failure() { return failure_; }
+  Tracer* tracer() { return options_.tracer; }
   int skip_wait_kind() const { return options_.skip_wait_kind; }
+  GpuClock& clock();  // made when it is first asked for
 
   // Of the calling thread.
   void make_current() const;
@@ -60,6 +64,8 @@ class CudaDevice final : public Device {
   Reservation context_;
   FreePieces free_;
   std::byte* arena_ = nullptr;
+  std::once_flag clock_made_;
+  std::unique_ptr<GpuClock> clock_;
 };
 
 }  // namespace strata

@@ -54,12 +54,16 @@ CudaStream::CudaStream(CudaDevice& device, std::string name, StreamPriority prio
   check(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking,
                                      priority == StreamPriority::high ? greatest : least),
         "cudaStreamCreateWithPriority");
+  if (device.tracer() != nullptr || device.op_observer() != nullptr) {
+    spans_ = std::make_unique<StreamSpans>(device, stream_, name_);
+  }
 }
 
 // Work that is still enqueued uses the host tasks: it ends first.
 CudaStream::~CudaStream() {
   device_.guarded([&] {
     check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+    spans_.reset();
     check(cudaStreamDestroy(stream_), "cudaStreamDestroy");
   });
 }
@@ -67,7 +71,7 @@ CudaStream::~CudaStream() {
 void CudaStream::copy(void* destination, const void* source, std::int64_t bytes) {
   if (bytes == 0) return;
   check_copy(destination, source, bytes);
-  enqueue([&](cudaStream_t stream) {
+  enqueue({SpanKind::other, "copy", bytes}, [&](cudaStream_t stream) {
     check(cudaMemcpyAsync(destination, source, static_cast<std::size_t>(bytes), cudaMemcpyDefault,
                           stream),
           "cudaMemcpyAsync");
@@ -77,7 +81,7 @@ void CudaStream::copy(void* destination, const void* source, std::int64_t bytes)
 void CudaStream::fill_zero(void* destination, std::int64_t bytes) {
   if (bytes == 0) return;
   STRATA_CHECK(bytes > 0, "fill of {} bytes", bytes);
-  enqueue([&](cudaStream_t stream) {
+  enqueue({SpanKind::other, "fill", bytes}, [&](cudaStream_t stream) {
     check(cudaMemsetAsync(destination, 0, static_cast<std::size_t>(bytes), stream),
           "cudaMemsetAsync");
   });
@@ -92,17 +96,19 @@ void CudaStream::record(Event& event) {
 void CudaStream::wait(Event& event, WaitFor reason) {
   if (static_cast<int>(reason) == device_.skip_wait_kind()) return;
   CudaEvent& cuda_event = as_cuda(event);
-  enqueue([&](cudaStream_t stream) {
+  enqueue({SpanKind::other, name_of(reason)}, [&](cudaStream_t stream) {
     check(cudaStreamWaitEvent(stream, cuda_event.event_, 0), "cudaStreamWaitEvent");
   });
 }
 
 void CudaStream::host_task(HostTask task) {
-  enqueue([&](cudaStream_t stream) { host_tasks_.enqueue(stream, std::move(task)); });
+  enqueue({SpanKind::other, "host task"},
+          [&](cudaStream_t stream) { host_tasks_.enqueue(stream, std::move(task)); });
 }
 
 void CudaStream::synchronize() {
   device_.guarded([&] { check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize"); });
+  if (spans_ != nullptr) spans_->record_ended();
   device_.failure().check();
 }
 

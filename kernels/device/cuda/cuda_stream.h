@@ -1,14 +1,16 @@
 // CudaStream and CudaEvent: Stream and Event of a CudaDevice. Ops and collectives enqueue through
-// CudaStream::enqueue(), as those of the cpu device do through CpuStream::launch().
+// CudaStream::launch(), as those of the cpu device do through CpuStream::launch().
 #pragma once
 
 #include <cuda_runtime_api.h>
 
+#include <memory>
 #include <string>
 #include <utility>
 
 #include "kernels/device/cuda/cuda_device.h"
 #include "kernels/device/cuda/host_tasks.h"
+#include "kernels/device/cuda/stream_spans.h"
 
 namespace strata {
 
@@ -41,19 +43,30 @@ class CudaStream final : public Stream {
   void host_task(HostTask task) override;
   void synchronize() override;
 
-  // Calls body(cudaStream_t), which enqueues, with the GPU current; not once the run has failed.
-  // What it throws fails the run.
+  // Calls body(cudaStream_t), which enqueues an op, with the GPU current; not once the run has
+  // failed. What it throws fails the run. `name` is a literal, for the trace.
   template <typename Body>
-  void enqueue(Body&& body) {
-    if (device_.failure().failed()) return;
-    device_.guarded([&] { body(stream_); });
+  void launch(const char* name, Body&& body) {
+    enqueue({SpanKind::op, name}, body);
   }
 
  private:
+  template <typename Body>
+  void enqueue(const SpanLabel& label, const Body& body) {
+    if (device_.failure().failed()) return;
+    device_.guarded([&] {
+      if (spans_ == nullptr) return body(stream_);
+      StreamSpans::Span& span = spans_->begin(label);
+      body(stream_);
+      spans_->end(span);
+    });
+  }
+
   CudaDevice& device_;
   std::string name_;
   cudaStream_t stream_ = nullptr;
   HostTasks host_tasks_;
+  std::unique_ptr<StreamSpans> spans_;  // null: nobody wants any
 };
 
 // The stream as a CUDA stream; a stream of another device is a programmer error.

@@ -35,6 +35,9 @@ Gpu open_gpu(int local_rank) {
   cudaDeviceProp properties;
   check(cudaGetDeviceProperties(&properties, gpu.index), "cudaGetDeviceProperties");
   gpu.name = properties.name;
+  int version = 0;
+  check(cudaDriverGetVersion(&version), "cudaDriverGetVersion");
+  gpu.driver = fmt::format("{}.{}", version / 1000, version % 1000 / 10);
   std::size_t free_bytes = 0;
   std::size_t memory_bytes = 0;
   check(cudaMemGetInfo(&free_bytes, &memory_bytes), "cudaMemGetInfo");

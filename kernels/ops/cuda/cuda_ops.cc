@@ -21,9 +21,9 @@ namespace strata::ops::cuda {
 namespace {
 
 template <typename... Parameters, typename... Arguments>
-void enqueue(Stream& stream, void (*op)(cudaStream_t, Parameters...),
-             const Arguments&... arguments) {
-  as_cuda(stream).enqueue([&](cudaStream_t handle) { op(handle, arguments...); });
+void launch(const char* name, Stream& stream, void (*op)(cudaStream_t, Parameters...),
+            const Arguments&... arguments) {
+  as_cuda(stream).launch(name, [&](cudaStream_t handle) { op(handle, arguments...); });
 }
 
 std::int64_t scratch_bytes(const CpuOpsLimits& limits) {
@@ -40,101 +40,104 @@ class AttachedOps final : public CudaOps {
         linear_(scratch_) {}
 
   void linear_forward(Stream& stream, Matrix y, Matrix x, Matrix w, const void* bias) override {
-    as_cuda(stream).enqueue([&](cudaStream_t handle) { linear_.forward(handle, y, x, w, bias); });
+    as_cuda(stream).launch(__func__,
+                           [&](cudaStream_t handle) { linear_.forward(handle, y, x, w, bias); });
   }
   void linear_backward_input(Stream& stream, Matrix dx, Matrix dy, Matrix w, Into into) override {
-    as_cuda(stream).enqueue(
-        [&](cudaStream_t handle) { linear_.backward_input(handle, dx, dy, w, into); });
+    as_cuda(stream).launch(
+        __func__, [&](cudaStream_t handle) { linear_.backward_input(handle, dx, dy, w, into); });
   }
   void linear_backward_weight(Stream& stream, Matrix dw, float* dbias, Matrix dy, Matrix x,
                               Into into) override {
-    as_cuda(stream).enqueue(
-        [&](cudaStream_t handle) { linear_.backward_weight(handle, dw, dbias, dy, x, into); });
+    as_cuda(stream).launch(__func__, [&](cudaStream_t handle) {
+      linear_.backward_weight(handle, dw, dbias, dy, x, into);
+    });
   }
   void attention_forward(Stream& stream, const AttentionShape& shape,
                          const AttentionOptions& options, Matrix out, float* log_sum_exp,
                          const Qkv& qkv) override {
-    enqueue(stream, cuda::attention_forward, shape, options, out, log_sum_exp, qkv);
+    launch(__func__, stream, cuda::attention_forward, shape, options, out, log_sum_exp, qkv);
   }
   void attention_backward(Stream& stream, const AttentionShape& shape,
                           const AttentionOptions& options, const Qkv& gradients, float* row_dots,
                           Matrix dout, const Qkv& qkv, Matrix out,
                           const float* log_sum_exp) override {
-    enqueue(stream, cuda::attention_backward, shape, options, gradients, row_dots, dout, qkv, out,
-            log_sum_exp);
+    launch(__func__, stream, cuda::attention_backward, shape, options, gradients, row_dots, dout,
+           qkv, out, log_sum_exp);
   }
   void attention_with_cache(Stream& stream, const AttentionShape& shape,
                             const AttentionOptions& options, Matrix out, const Qkv& qkv,
                             const KvCache& cache, std::int64_t past) override {
-    enqueue(stream, cuda::attention_with_cache, shape, options, out, qkv, cache, past);
+    launch(__func__, stream, cuda::attention_with_cache, shape, options, out, qkv, cache, past);
   }
   void gelu_forward(Stream& stream, Matrix y, Matrix x) override {
-    enqueue(stream, cuda::gelu_forward, y, x);
+    launch(__func__, stream, cuda::gelu_forward, y, x);
   }
   void gelu_backward(Stream& stream, Matrix dx, Matrix dy, Matrix x) override {
-    enqueue(stream, cuda::gelu_backward, dx, dy, x);
+    launch(__func__, stream, cuda::gelu_backward, dx, dy, x);
   }
   void swiglu_forward(Stream& stream, Matrix y, Matrix gate, Matrix up) override {
-    enqueue(stream, cuda::swiglu_forward, y, gate, up);
+    launch(__func__, stream, cuda::swiglu_forward, y, gate, up);
   }
   void swiglu_backward(Stream& stream, Matrix dgate, Matrix dup, Matrix dy, Matrix gate,
                        Matrix up) override {
-    enqueue(stream, cuda::swiglu_backward, dgate, dup, dy, gate, up);
+    launch(__func__, stream, cuda::swiglu_backward, dgate, dup, dy, gate, up);
   }
   void add(Stream& stream, Matrix y, Matrix a, Matrix b) override {
-    enqueue(stream, cuda::add, y, a, b);
+    launch(__func__, stream, cuda::add, y, a, b);
   }
   void layernorm_forward(Stream& stream, Matrix y, float* mean, float* rstd, Matrix x,
                          const void* weight, const void* bias) override {
-    enqueue(stream, cuda::layernorm_forward, y, mean, rstd, x, weight, bias);
+    launch(__func__, stream, cuda::layernorm_forward, y, mean, rstd, x, weight, bias);
   }
   void layernorm_backward(Stream& stream, Matrix dx, Into dx_into, float* dweight, float* dbias,
                           Into parameters, Matrix dy, Matrix x, const void* weight,
                           const float* mean, const float* rstd) override {
-    enqueue(stream, cuda::layernorm_backward, scratch_, dx, dx_into, dweight, dbias, parameters, dy,
-            x, weight, mean, rstd);
+    launch(__func__, stream, cuda::layernorm_backward, scratch_, dx, dx_into, dweight, dbias,
+           parameters, dy, x, weight, mean, rstd);
   }
   void rmsnorm_forward(Stream& stream, Matrix y, float* rstd, Matrix x, Matrix weight,
                        float epsilon) override {
-    enqueue(stream, cuda::rmsnorm_forward, y, rstd, x, weight, epsilon);
+    launch(__func__, stream, cuda::rmsnorm_forward, y, rstd, x, weight, epsilon);
   }
   void rmsnorm_backward(Stream& stream, Matrix dx, Into dx_into, Matrix dweight, Into dweight_into,
                         Matrix dy, Matrix x, Matrix weight, const float* rstd) override {
-    enqueue(stream, cuda::rmsnorm_backward, scratch_, dx, dx_into, dweight, dweight_into, dy, x,
-            weight, rstd);
+    launch(__func__, stream, cuda::rmsnorm_backward, scratch_, dx, dx_into, dweight, dweight_into,
+           dy, x, weight, rstd);
   }
   void rotary_forward(Stream& stream, Matrix x, const RotaryTables& tables,
                       const std::int32_t* positions) override {
-    enqueue(stream, cuda::rotary_forward, x, tables, positions);
+    launch(__func__, stream, cuda::rotary_forward, x, tables, positions);
   }
   void rotary_backward(Stream& stream, Matrix dx, const RotaryTables& tables,
                        const std::int32_t* positions) override {
-    enqueue(stream, cuda::rotary_backward, dx, tables, positions);
+    launch(__func__, stream, cuda::rotary_backward, dx, tables, positions);
   }
   void embedding_forward(Stream& stream, Matrix x, Into into, const std::int32_t* ids, Matrix table,
                          std::int64_t first_id) override {
-    enqueue(stream, cuda::embedding_forward, x, into, ids, table, first_id);
+    launch(__func__, stream, cuda::embedding_forward, x, into, ids, table, first_id);
   }
   void embedding_backward(Stream& stream, Matrix dtable, Into into, Matrix dx,
                           const std::int32_t* ids, std::int64_t first_id) override {
-    enqueue(stream, cuda::embedding_backward, scratch_, dtable, into, dx, ids, first_id);
+    launch(__func__, stream, cuda::embedding_backward, scratch_, dtable, into, dx, ids, first_id);
   }
   void softmax_stats_init(Stream& stream, SoftmaxStats stats, std::int64_t rows) override {
-    enqueue(stream, cuda::softmax_stats_init, stats, rows);
+    launch(__func__, stream, cuda::softmax_stats_init, stats, rows);
   }
   void softmax_stats_update(Stream& stream, SoftmaxStats stats, Matrix logits,
                             const std::int32_t* targets, std::int64_t first_id) override {
-    enqueue(stream, cuda::softmax_stats_update, stats, logits, targets, first_id);
+    launch(__func__, stream, cuda::softmax_stats_update, stats, logits, targets, first_id);
   }
   void cross_entropy_loss(Stream& stream, double* loss_sum, SoftmaxStats stats,
                           const std::int32_t* targets, std::int64_t rows,
                           TargetCounts* counts) override {
-    enqueue(stream, cuda::cross_entropy_loss, loss_sum, stats, targets, rows, counts);
+    launch(__func__, stream, cuda::cross_entropy_loss, loss_sum, stats, targets, rows, counts);
   }
   void cross_entropy_backward(Stream& stream, Matrix dlogits, Matrix logits, SoftmaxStats stats,
                               const std::int32_t* targets, std::int64_t first_id,
                               float scale) override {
-    enqueue(stream, cuda::cross_entropy_backward, dlogits, logits, stats, targets, first_id, scale);
+    launch(__func__, stream, cuda::cross_entropy_backward, dlogits, logits, stats, targets,
+           first_id, scale);
   }
 
  private:

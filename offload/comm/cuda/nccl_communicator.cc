@@ -157,15 +157,16 @@ DeviceBuffer NcclCommunicator::attach(Device& device) {
 }
 
 void NcclCommunicator::all_gather(Stream& stream, void* full, std::int64_t shard_bytes) {
-  as_cuda(stream).enqueue([&](cudaStream_t cuda_stream) {
+  as_cuda(stream).launch("all_gather", [&](cudaStream_t cuda_stream) {
     gather(cuda_stream, static_cast<std::byte*>(full), shard_bytes);
   });
 }
 
 void NcclCommunicator::reduce_scatter(Stream& stream, float* full, std::int64_t shard_elements) {
   STRATA_CHECK(world_size() == 1 || staging_ != nullptr, "reduce_scatter before attach");
-  as_cuda(stream).enqueue(
-      [&](cudaStream_t cuda_stream) { reduce(cuda_stream, full, shard_elements, staging_); });
+  as_cuda(stream).launch("reduce_scatter", [&](cudaStream_t cuda_stream) {
+    reduce(cuda_stream, full, shard_elements, staging_);
+  });
 }
 
 void NcclCommunicator::gather(cudaStream_t stream, std::byte* full, std::int64_t shard_bytes) {

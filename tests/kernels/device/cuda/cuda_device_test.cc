@@ -197,13 +197,13 @@ TEST(CudaStream, EnqueuesWithinTheRunAndNotAfterIt) {
   const auto stream = harness.device().make_stream("compute");
   const DeviceBuffer buffer = harness.device().allocate("buffer", 4096);
   int calls = 0;
-  as_cuda(*stream).enqueue([&](cudaStream_t raw) {
+  as_cuda(*stream).launch("work", [&](cudaStream_t raw) {
     ++calls;
     cuda::check(cudaMemsetAsync(buffer.data(), 0, 4096, raw), "cudaMemsetAsync");
   });
   stream->synchronize();
-  as_cuda(*stream).enqueue([&](cudaStream_t) { throw std::runtime_error("failed"); });
-  as_cuda(*stream).enqueue([&](cudaStream_t) { ++calls; });
+  as_cuda(*stream).launch("work", [&](cudaStream_t) { throw std::runtime_error("failed"); });
+  as_cuda(*stream).launch("work", [&](cudaStream_t) { ++calls; });
   EXPECT_EQ(calls, 1);
   EXPECT_THROW(stream->synchronize(), std::runtime_error);
 }

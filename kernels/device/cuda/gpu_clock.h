@@ -1,0 +1,46 @@
+// GpuClock: when an event happened on the GPU, on the clock of spans (Tracer::now_ns()).
+//
+// Events tell but the time from one to the other, in floats. So times are counted from a base: an
+// event on an idle stream whose time the host knows to some microseconds. One of more than a second
+// ago is followed by another, so that neither rounding nor two clocks that drift apart matter; an
+// event is counted from the base that was there when it was recorded.
+//
+// Calls of CUDA: the GPU is current. Throws CudaError. Thread-safe.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <array>
+#include <cstdint>
+#include <mutex>
+
+namespace strata {
+
+class GpuClock {
+ public:
+  GpuClock();
+  ~GpuClock();
+  GpuClock(const GpuClock&) = delete;
+  GpuClock& operator=(const GpuClock&) = delete;
+
+  // The base for events that are recorded from now on; in use until it is given back.
+  int take_base();
+  void give_back(int base);
+  // Of an event that has happened.
+  std::int64_t ns(int base, cudaEvent_t event) const;
+
+ private:
+  struct Base {
+    cudaEvent_t event = nullptr;
+    std::int64_t ns = 0;
+    int users = 0;
+  };
+  void set(Base& base);
+
+  cudaStream_t stream_ = nullptr;
+  std::mutex mutex_;
+  std::array<Base, 2> bases_;  // the one to take, and the one before it
+  int current_ = 0;
+};
+
+}  // namespace strata
