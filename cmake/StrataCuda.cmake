@@ -55,7 +55,8 @@ endif()
 file(GLOB interface_headers CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/kernels/base/*.h
   ${PROJECT_SOURCE_DIR}/kernels/device/*.h ${PROJECT_SOURCE_DIR}/kernels/ops/*.h
   ${PROJECT_SOURCE_DIR}/offload/comm/communicator.h ${PROJECT_SOURCE_DIR}/offload/comm/nccl.h
-  ${PROJECT_SOURCE_DIR}/offload/comm/device_collectives.h)
+  ${PROJECT_SOURCE_DIR}/offload/comm/device_collectives.h
+  ${PROJECT_SOURCE_DIR}/optim_cpu/*.h ${PROJECT_SOURCE_DIR}/optim_cuda/*.h)
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${interface_headers})
 set(interface "${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}")
 foreach(header IN LISTS interface_headers)

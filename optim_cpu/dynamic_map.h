@@ -17,8 +17,7 @@ namespace strata::optim {
 // as levels lie farther apart: the lowest of all lines is the one that counts. Only the last, from
 // the last level but one to 1, is steeper.
 template <int kLevels>
-class DynamicMap {
- public:
+struct DynamicMap {
   static constexpr int kPlaceBits = 15;
 
   // cells_in_last_decade: 64 (signed) or 128 (unsigned).
@@ -36,29 +35,24 @@ class DynamicMap {
     double slope = 0;  // of the line before
     for (n = 0; n + 2 < kLevels; ++n) {
       const double next = 1 / (exact[n + 1] - exact[n]);
-      if (n == 0 || next < slope * 0.999) lines_[line++] = Line(n, exact[n], next);
+      if (n == 0 || next < slope * 0.999) lines[line++] = Line(n, exact[n], next);
       slope = next;
     }
-    for (; line < kLines; ++line) lines_[line] = lines_[line - 1];
-    last_line_ = Line(n, exact[n], 1 / (1 - exact[n]));
+    for (; line < kLines; ++line) lines[line] = lines[line - 1];
+    last_line = Line(n, exact[n], 1 / (1 - exact[n]));
   }
 
   // Of a number in [0, 1]: 2^kPlaceBits times (the level at or below it + the share of the way to
   // the next), rounded to nearest. Anything for NaN.
   constexpr std::uint32_t place(float x) const {
-    std::int32_t lowest = lines_[0].bits_at(x);
+    std::int32_t lowest = lines[0].bits_at(x);
     for (std::size_t line = 1; line < kLines; ++line) {
-      lowest = std::min(lowest, lines_[line].bits_at(x));
+      lowest = std::min(lowest, lines[line].bits_at(x));
     }
     // The sum's last bit is worth one.
-    const float sum = std::bit_cast<float>(std::max(lowest, last_line_.bits_at(x))) + 0x1p23f;
+    const float sum = std::bit_cast<float>(std::max(lowest, last_line.bits_at(x))) + 0x1p23f;
     return std::bit_cast<std::uint32_t>(sum) - std::bit_cast<std::uint32_t>(0x1p23f);
   }
-
-  std::array<float, kLevels> level{};
-
- private:
-  static constexpr std::size_t kLines = 14;
 
   // Through (x, n).
   struct Line {
@@ -74,9 +68,11 @@ class DynamicMap {
     float offset = 0;
     float slope = 0;
   };
+  static constexpr std::size_t kLines = 14;  // but for the last
 
-  std::array<Line, kLines> lines_{};
-  Line last_line_;
+  std::array<float, kLevels> level{};
+  std::array<Line, kLines> lines{};
+  Line last_line;
 };
 
 inline constexpr int kSignedLevels = 129;  // of magnitudes; the last for positive numbers only

@@ -2,58 +2,14 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 
 #include "kernels/base/error.h"
-#include "kernels/base/split_mix.h"
 #include "optim_cpu/isa/functions.h"
 #include "optim_cpu/isa_select.h"
+#include "optim_cpu/step_constants.h"
 
 namespace strata::optim {
 namespace {
-
-// Of a step, whatever the segment.
-struct BiasCorrection {
-  double moment1;            // 1 - beta1^t; 1 for lion
-  float moment2_root_scale;  // 1 / sqrt(1 - beta2^t)
-};
-
-BiasCorrection bias_correction(const StepSettings& settings) {
-  if (settings.method == Method::lion) return {1, 1};
-  const auto t = static_cast<double>(settings.step);
-  return {1 - std::pow(double{settings.beta1}, t),
-          static_cast<float>(1 / std::sqrt(1 - std::pow(double{settings.beta2}, t)))};
-}
-
-UpdateConstants constants_of(const StepSettings& settings, const BiasCorrection& correction,
-                             const Segment& segment) {
-  const bool decoupled = settings.method != Method::adam;
-  return {
-      .gradient_scale = settings.gradient_scale,
-      .coupled_decay = decoupled ? 0.0f : segment.weight_decay,
-      .decoupled_decay = decoupled ? segment.learning_rate * segment.weight_decay : 0.0f,
-      .beta1 = settings.beta1,
-      .one_minus_beta1 = static_cast<float>(1 - double{settings.beta1}),
-      .beta2 = settings.beta2,
-      .one_minus_beta2 = static_cast<float>(1 - double{settings.beta2}),
-      .step_size = static_cast<float>(double{segment.learning_rate} / correction.moment1),
-      .moment2_root_scale = correction.moment2_root_scale,
-      .epsilon = settings.epsilon,
-      .rounding_key = {},
-  };
-}
-
-constexpr std::int64_t kKeyElements = std::int64_t{1} << 32;  // that share a key
-
-// Of element `index` of the unit.
-RoundingKey rounding_key(const StepSettings& settings, std::uint64_t unit, std::int64_t index) {
-  std::uint64_t key = SplitMix64{settings.seed}();
-  for (const std::uint64_t word : {static_cast<std::uint64_t>(settings.step), unit,
-                                   static_cast<std::uint64_t>(index / kKeyElements)}) {
-    key = SplitMix64{key ^ word}();
-  }
-  return {{static_cast<std::uint32_t>(key), static_cast<std::uint32_t>(key >> 32)}};
-}
 
 // One call's work, segment by segment (moments in f32 and bf16) or block by block (int8).
 class Updater {
@@ -92,7 +48,7 @@ class Updater {
  private:
   // In pieces that have one key.
   bool update_segment(const Segment& segment, std::int64_t begin) {
-    UpdateConstants constants = constants_of(settings_, correction_, segment);
+    UpdateConstants constants = update_constants(settings_, correction_, segment);
     bool in_domain = true;
     while (begin < segment.last) {
       const std::int64_t index = state_.first_element + begin;
@@ -129,7 +85,7 @@ class Updater {
       quantisation_.dequantise_unsigned(moment2.data(), codes(state_.moment2),
                                         state_.moment2.scales[block], elements);
     }
-    State widened = rest(begin);
+    State widened = rest_of(state_, begin);
     widened.moments = MomentFormat::f32;
     widened.moment1 = {moment1.data(), nullptr};
     widened.moment2 = {moment2.data(), nullptr};
@@ -138,7 +94,7 @@ class Updater {
       const Segment& s = segments_[segment];
       const std::int64_t last = std::min(s.last, end);
       if (!s.frozen && first < last) {
-        in_domain &= update_range_(settings_.method, constants_of(settings_, correction_, s),
+        in_domain &= update_range_(settings_.method, update_constants(settings_, correction_, s),
                                    widened, first - begin, last - begin);
       }
       first = last;
@@ -152,18 +108,6 @@ class Updater {
           codes(state_.moment2), moment2.data(), key, index, elements);
     }
     return in_domain;
-  }
-
-  // Elements from `begin` on, without moments.
-  State rest(std::int64_t begin) const {
-    State rest = state_;
-    const bool split = state_.remainder != nullptr;
-    rest.weight = static_cast<std::byte*>(state_.weight) + begin * (split ? 2 : 4);
-    if (split) rest.remainder += begin;
-    rest.gradient =
-        static_cast<const std::byte*>(state_.gradient) + begin * bytes_of(state_.gradient_dtype);
-    rest.elements -= begin;
-    return rest;
   }
 
   const StepSettings& settings_;

@@ -6,29 +6,9 @@
 #include <cstdint>
 
 #include "optim_cpu/optimizer.h"
+#include "optim_cpu/step_constants.h"
 
 namespace strata::optim {
-
-// Of stochastic rounding: of a seed, a step, a unit, and the upper half of an index in it.
-struct RoundingKey {
-  std::uint32_t words[2];
-};
-
-// StepSettings and Segment as the loop needs them, each value rounded to f32 once
-// (docs/optimizer.md).
-struct UpdateConstants {
-  float gradient_scale;
-  float coupled_decay;    // lambda for adam, else 0
-  float decoupled_decay;  // lr * lambda; 0 for adam
-  float beta1;
-  float one_minus_beta1;
-  float beta2;
-  float one_minus_beta2;
-  float step_size;           // lr / (1 - beta1^t); lion: lr
-  float moment2_root_scale;  // 1 / sqrt(1 - beta2^t)
-  float epsilon;
-  RoundingKey rounding_key;
-};
 
 // Elements [begin, end) of a state whose moments are f32 or bf16. False as optim::update().
 using UpdateRange = bool (*)(Method method, const UpdateConstants& constants, const State& state,

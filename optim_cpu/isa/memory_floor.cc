@@ -50,9 +50,7 @@ void touch(const Stream& gradient, std::span<const Stream> written, std::int64_t
 
 void touch_state(const State& state, std::uint8_t mask) {
   const bool split = state.remainder != nullptr;
-  const std::int64_t moment_bytes = state.moments == MomentFormat::f32    ? 4
-                                    : state.moments == MomentFormat::bf16 ? 2
-                                                                          : 1;
+  const std::int64_t value_bytes = moment_bytes(state.moments);
   std::array<Stream, 4> written;
   std::size_t count = 0;
   const auto add = [&](void* data, std::int64_t element_bytes) {
@@ -60,8 +58,8 @@ void touch_state(const State& state, std::uint8_t mask) {
   };
   add(state.weight, split ? 2 : 4);
   add(state.remainder, 2);
-  add(state.moment1.values, moment_bytes);
-  add(state.moment2.values, moment_bytes);
+  add(state.moment1.values, value_bytes);
+  add(state.moment2.values, value_bytes);
   auto* const gradient = static_cast<std::uint8_t*>(const_cast<void*>(state.gradient));
   touch({gradient, bytes_of(state.gradient_dtype)}, std::span(written).first(count), state.elements,
         mask);

@@ -2,20 +2,13 @@
 // files compiled once per instruction set: inline code that the compiler vectorises.
 #pragma once
 
-#include <algorithm>
-#include <bit>
 #include <cstdint>
 
 #include "optim_cpu/isa/functions.h"
 #include "optim_cpu/isa/prefetch.h"
+#include "optim_cpu/stochastic_rounding.h"
 
 namespace strata::optim::STRATA_ISA {
-
-inline constexpr std::uint32_t kInfinityBits = 0x7F800000u;
-
-inline std::uint32_t magnitude_bits(float x) {
-  return std::bit_cast<std::uint32_t>(x) & 0x7FFFFFFFu;
-}
 
 inline float widen(float x) { return x; }
 inline float widen(bf16 x) { return to_float(x); }
@@ -66,27 +59,6 @@ struct F32Moments {
     moment2[i] = v;
   }
 };
-
-// 32 random bits of an element: a hash of its index with the key put in at two places. Multipliers
-// and shifts are those of "lowbias32" (C. Wellons, Prospecting for Hash Functions, 2018).
-inline std::uint32_t random_bits(const RoundingKey& key, std::uint32_t index) {
-  std::uint32_t x = index ^ key.words[0];
-  x = (x ^ (x >> 16)) * 0x7FEB352Du;
-  x ^= key.words[1];
-  x = (x ^ (x >> 15)) * 0x846CA68Bu;
-  return x ^ (x >> 16);
-}
-
-// Up with probability (discarded bits) / 2^16, for `random` uniform in [0, 2^16): the mean is x. A
-// finite number stays finite, what is not finite stays so.
-inline std::uint16_t round_stochastically(float x, std::uint32_t random) {
-  constexpr std::uint32_t kLargestFiniteBits = kInfinityBits - 1;
-  const std::uint32_t magnitude = magnitude_bits(x);
-  const std::uint32_t sign = std::bit_cast<std::uint32_t>(x) ^ magnitude;
-  const std::uint32_t rounded =
-      std::min(magnitude + random, std::max(magnitude, kLargestFiniteBits));
-  return static_cast<std::uint16_t>((sign | rounded) >> 16);
-}
 
 struct Bf16Moments {
   bf16* moment1;

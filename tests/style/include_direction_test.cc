@@ -10,8 +10,8 @@ namespace strata::style {
 namespace {
 
 std::set<std::string> with_below_engine(std::set<std::string> parts) {
-  parts.insert({"models", "offload", "offload/comm", "offload/store", "optim_cpu", "io",
-                "kernels/base", "kernels/device", "kernels/ops"});
+  parts.insert({"models", "offload", "offload/comm", "offload/store", "optim_cpu", "optim_cuda",
+                "io", "kernels/base", "kernels/device", "kernels/ops"});
   return parts;
 }
 
@@ -23,6 +23,7 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"kernels/ops", {"kernels/base", "kernels/device"}},
     {"io", {"kernels/base"}},
     {"optim_cpu", {"kernels/base"}},
+    {"optim_cuda", {"optim_cpu", "kernels/base", "kernels/device", "kernels/ops"}},
     {"models", {"kernels/base", "kernels/device", "kernels/ops"}},
     {"offload/comm", {"kernels/base", "kernels/device", "kernels/ops"}},
     {"offload/store", {"offload/plan.h", "offload/extent_map.h", "io", "kernels/base"}},
@@ -50,8 +51,8 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"engine", with_below_engine({"engine/run"})},  // main.cc
 };
 
-const std::vector<std::string> kSourceFolders = {"engine",    "models",  "offload",
-                                                 "optim_cpu", "kernels", "io"};
+const std::vector<std::string> kSourceFolders = {"engine",     "models",  "offload", "optim_cpu",
+                                                 "optim_cuda", "kernels", "io"};
 
 // The entry of the table that a path belongs to: its longest prefix; "" if there is none.
 std::string folder_of(const std::string& path) {

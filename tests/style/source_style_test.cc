@@ -14,7 +14,8 @@ constexpr std::size_t kLinesMax = 400;
 constexpr std::ptrdiff_t kColumnsMax = 100;
 
 std::vector<SourceFile> all_files() {
-  return source_files({"engine", "models", "offload", "optim_cpu", "kernels", "io", "tests"});
+  return source_files(
+      {"engine", "models", "offload", "optim_cpu", "optim_cuda", "kernels", "io", "tests"});
 }
 
 // Characters of UTF-8 text: bytes that do not continue one.
