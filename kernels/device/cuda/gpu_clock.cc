@@ -10,11 +10,9 @@ namespace {
 
 using cuda::check;
 
-constexpr std::int64_t kBaseAgeMaxNs = 1'000'000'000;
-
 }  // namespace
 
-GpuClock::GpuClock() {
+GpuClock::GpuClock(std::int64_t base_age_max_ns) : base_age_max_ns_(base_age_max_ns) {
   check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
   for (Base& base : bases_) {
     check(cudaEventCreateWithFlags(&base.event, cudaEventDefault), "cudaEventCreateWithFlags");
@@ -39,7 +37,7 @@ void GpuClock::set(Base& base) {
 int GpuClock::take_base() {
   const std::lock_guard lock(mutex_);
   const int other = 1 - current_;
-  const bool is_old = Tracer::now_ns() - bases_[current_].ns > kBaseAgeMaxNs;
+  const bool is_old = Tracer::now_ns() - bases_[current_].ns > base_age_max_ns_;
   if (is_old && bases_[other].users == 0) {
     set(bases_[other]);
     current_ = other;

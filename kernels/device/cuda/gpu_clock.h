@@ -18,7 +18,7 @@ namespace strata {
 
 class GpuClock {
  public:
-  GpuClock();
+  explicit GpuClock(std::int64_t base_age_max_ns = 1'000'000'000);
   ~GpuClock();
   GpuClock(const GpuClock&) = delete;
   GpuClock& operator=(const GpuClock&) = delete;
@@ -37,6 +37,7 @@ class GpuClock {
   };
   void set(Base& base);
 
+  std::int64_t base_age_max_ns_;
   cudaStream_t stream_ = nullptr;
   std::mutex mutex_;
   std::array<Base, 2> bases_;  // the one to take, and the one before it

@@ -9,15 +9,16 @@
 
 namespace strata::test {
 
-inline CudaDeviceOptions options_for(std::int64_t bytes, int skip_wait_kind = -1) {
+inline CudaDeviceOptions options_for(std::int64_t bytes, int skip_wait_kind = -1,
+                                     Tracer* tracer = nullptr) {
   const Gpu gpu = cuda::open_gpu(0);
-  return {gpu, gpu.context_bytes + bytes, skip_wait_kind};
+  return {gpu, gpu.context_bytes + bytes, skip_wait_kind, tracer};
 }
 
-class CudaHarness final : public DeviceHarness {
+class CudaHarness : public DeviceHarness {
  public:
-  explicit CudaHarness(int skip_wait_kind = -1)
-      : device_(options_for(kDeviceBytes, skip_wait_kind), host_budget_, failure_) {}
+  explicit CudaHarness(int skip_wait_kind = -1, Tracer* tracer = nullptr)
+      : device_(options_for(kDeviceBytes, skip_wait_kind, tracer), host_budget_, failure_) {}
   CudaDevice& device() override { return device_; }
   Budget& host_budget() { return host_budget_; }
   FailureLatch& failure() { return failure_; }
