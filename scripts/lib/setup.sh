@@ -6,7 +6,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 
 # What building and testing need, under the names of Debian 12 and Ubuntu 24.04.
 build_packages=(
-  g++ make cmake pkg-config
+  g++ make ninja-build cmake pkg-config
   libfmt-dev nlohmann-json3-dev libcli11-dev libgtest-dev
   libtbb-dev libdnnl-dev opencl-headers ocl-icd-opencl-dev
   liburing-dev libhwloc-dev libxxhash-dev libopenmpi-dev openmpi-bin
@@ -58,6 +58,7 @@ build_strata() {
   local folder=$1 target=$2 log status=0
   shift 2
   log=$(mktemp)
+  if command -v ninja >/dev/null; then export CMAKE_GENERATOR=${CMAKE_GENERATOR-Ninja}; fi
   say "Building in $folder"
   cmake -S "$root" -B "$folder" "$@" >"$log" 2>&1 &&
     cmake --build "$folder" --target "$target" --parallel "$(nproc)" 2>&1 | show_progress "$log" ||
