@@ -15,17 +15,18 @@ std::atomic<cudaError_t> failure{cudaSuccess};  // of the device
 
 // Of one thread. The ones that nobody took are counted for all threads.
 constinit thread_local cudaError_t last_error = cudaSuccess;
+constinit thread_local const char* last_failed = "";  // the function of that error
 constinit thread_local bool in_host_function = false;
 std::mutex unseen_mutex;
 int unseen_errors = 0;
 std::string last_unseen;  // for the report
 
+bool counts(cudaError_t error) { return error != cudaSuccess && error != cudaErrorNotReady; }
+
 void see_last_error(cudaError_t replacement, const char* function) {
-  const auto counts = [](cudaError_t error) {
-    return error != cudaSuccess && error != cudaErrorNotReady;
-  };
   const int change = int{counts(replacement)} - int{counts(last_error)};
   last_error = replacement;
+  last_failed = function;
   if (change == 0) return;
   const std::lock_guard lock(unseen_mutex);
   unseen_errors += change;
@@ -33,6 +34,12 @@ void see_last_error(cudaError_t replacement, const char* function) {
 }
 
 }  // namespace
+
+void require_seen(const char* function) {
+  if (!counts(last_error)) return;
+  report("nobody looked at {} of {}, and {} is called", cudaGetErrorName(last_error), last_failed,
+         function);
+}
 
 cudaError_t before_call(const char* function) {
   if (in_host_function) report("{} is called by a host function", function);

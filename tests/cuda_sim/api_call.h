@@ -6,11 +6,15 @@
 
 namespace strata::cuda_sim {
 
+// Reports an error that this thread's last call returned and that it did not take with
+// cudaGetLastError(), as cuda_error.h's check() does.
+void require_seen(const char* function);
 cudaError_t before_call(const char* function);
 cudaError_t after_call(const char* function, cudaError_t error);
 
 template <typename Body>
 cudaError_t api_call(const char* function, Body body) {
+  require_seen(function);
   cudaError_t error = before_call(function);
   if (error == cudaSuccess) error = body();
   return after_call(function, error);
@@ -40,8 +44,7 @@ class InHostFunction {
   InHostFunction& operator=(const InHostFunction&) = delete;
 };
 
-// Reports an error that a call returned and that nobody took with cudaGetLastError(): for when the
-// device's memory is freed.
+// The same for the last call of every thread: for when the device's memory is freed.
 void report_unseen_error();
 
 }  // namespace strata::cuda_sim

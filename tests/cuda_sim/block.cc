@@ -18,6 +18,7 @@ constinit thread_local Block* current_block = nullptr;
 
 Block::Block()
     : threads_(kBlockThreadsMax),
+      copies_(kBlockThreadsMax),
       warps_(kBlockThreadsMax / kLanes),
       shared_(std::make_unique<SharedBytes>()),
       stacks_(kBlockThreadsMax) {
@@ -44,7 +45,7 @@ void Block::run_grid(const cuda::LaunchSize& size, Kernel kernel, const void* cl
 
 void Block::run_block() {
   std::fill_n(threads_.begin(), size_.threads, Thread{&kStarted, 0, nullptr, {}});
-  std::memset(shared_memory(), 0xFF, static_cast<std::size_t>(size_.shared_bytes));
+  std::memset(shared_memory(), kUndefined, static_cast<std::size_t>(size_.shared_bytes));
   const bool forward = (index_.x + index_.y + index_.z) % 2 == 0;
   direction_ = forward ? 1 : -1;
   done_ = 0;
@@ -57,6 +58,7 @@ void Block::fiber_main() {
   while (true) {
     Block& block = *current_block;
     block.kernel_(block.closure_);
+    if (!block.copies_of_thread().empty()) report("a thread ends before its async_wait()");
     Thread& self = block.threads_[static_cast<std::size_t>(block.thread_)];
     Fiber& fiber = *std::exchange(self.fiber, nullptr);
     self.waits_for = &kNever;
@@ -118,6 +120,11 @@ int Block::next_thread() const {
     }
   }
   return -1;
+}
+
+void Block::async_wait() {
+  for (const AsyncCopy& copy : copies_of_thread()) std::memcpy(copy.to, copy.bytes, kAsyncBytes);
+  copies_of_thread().clear();
 }
 
 std::string Block::whereabouts() const {

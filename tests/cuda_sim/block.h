@@ -9,6 +9,8 @@
 //                      └──▶ done
 //
 // A barrier or shuffle that some threads miss, or where others come to another one, is reported.
+//
+// Shared memory is 0xFF bytes at the start, and so is what a copy goes to until its thread waits.
 #pragma once
 
 #include <array>
@@ -25,7 +27,7 @@
 namespace strata::cuda_sim {
 
 inline constexpr int kBlockThreadsMax = 1024;
-inline constexpr std::int64_t kSharedBytesMax = 227 * 1024;  // of a block, when asked for
+inline constexpr std::int64_t kSharedBytesMax = 99 * 1024;  // the least since sm_80, asked for
 inline constexpr int kLanes = 32;
 
 // A barrier or shuffle in the source.
@@ -77,13 +79,28 @@ class Block {
   template <typename T>
   Exchanged<T> exchange(const T& value, const Place& place);
 
+  // Into shared memory, of 16 bytes; they arrive when the thread waits.
+  template <typename Value>
+  void copy_async(Value& to, const Value& value) {
+    std::memcpy(copies_of_thread().emplace_back(AsyncCopy{&to, {}}).bytes, &value, kAsyncBytes);
+    std::memset(&to, kUndefined, sizeof(Value));
+    static_assert(sizeof(Value) == kAsyncBytes);
+  }
+  void async_wait();
+
   std::string whereabouts() const;
 
  private:
   static constexpr int kSlotBytes = 32;
+  static constexpr int kAsyncBytes = 16;
+  static constexpr int kUndefined = 0xFF;
 
   struct alignas(128) SharedBytes {
     std::byte bytes[kSharedBytesMax];
+  };
+  struct AsyncCopy {
+    void* to;
+    std::byte bytes[kAsyncBytes];
   };
   struct Thread {
     const std::uint32_t* waits_for;  // it may run when this differs from `seen`
@@ -97,6 +114,7 @@ class Block {
     alignas(16) std::array<std::byte, kLanes * kSlotBytes> slots[2];
   };
 
+  std::vector<AsyncCopy>& copies_of_thread() { return copies_[static_cast<std::size_t>(thread_)]; }
   Warp& warp() { return warps_[static_cast<std::size_t>(thread_ / kLanes)]; }
   void run_block();
   void meet(Meeting& meeting, int members, const Place& place) {
@@ -129,6 +147,7 @@ class Block {
   int done_ = 0;
   Meeting meeting_;
   std::vector<Thread> threads_;
+  std::vector<std::vector<AsyncCopy>> copies_;  // of each thread, that it has not waited for
   std::vector<Warp> warps_;
   std::unique_ptr<SharedBytes> shared_;
   FiberStacks stacks_;

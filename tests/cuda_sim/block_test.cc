@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cuda_sim/sim_device.h"
+#include "kernels/device/cuda/async_copy.h"
 
 namespace strata::cuda_sim {
 namespace {
@@ -128,6 +129,35 @@ TEST(Block, AMissingBarrierReadsGarbageInOneOrderOrTheOther) {
   }
 }
 
+enum class Wait { none, after_reading, before_reading };
+__global__ void copy_through_shared_memory(float* out, const float* x, Wait wait) {
+  SharedMemory memory;
+  const auto values = memory.take<Vector<float>>(block_threads());
+  copy_async(values[thread_index()], x + 4 * thread_index());
+  if (wait == Wait::before_reading) async_wait();
+  const Vector<float> value = values[thread_index()];
+  if (wait == Wait::after_reading) async_wait();
+  store_vector(out + 4 * thread_index(), value);
+}
+
+// What `wait` leaves of a copied row of ones.
+std::vector<float> copied(Wait wait) {
+  constexpr int kElements = 4 * 32;
+  const TestStream stream;
+  Pinned<float> ones(kElements, 1);
+  const Memory<float> x(kElements);
+  const Memory<float> out(kElements);
+  EXPECT_CUDA(cudaMemcpyAsync(x.data(), ones.data(), ones.bytes(), cudaMemcpyDefault, stream));
+  EXPECT_CUDA(launch(stream, {.threads = 32, .shared_bytes = 32 * kVectorBytes},
+                     copy_through_shared_memory, out.data(), x.data(), wait));
+  return read(stream, out.data(), kElements);
+}
+
+TEST(Block, AnAsynchronousCopyArrivesWhenItsThreadWaits) {
+  for (const float value : copied(Wait::before_reading)) EXPECT_EQ(value, 1);
+  for (const float value : copied(Wait::after_reading)) EXPECT_TRUE(std::isnan(value));
+}
+
 __global__ void half_a_block_meets() {
   if (warp_index() == 0) sync_threads();
 }
@@ -189,6 +219,11 @@ TEST_F(BlockDeathTest, SharedMemoryIsWhatTheLaunchStates) {
                "4 bytes of shared memory after 16, of the 19");
 }
 
+TEST_F(BlockDeathTest, ACopyThatNobodyWaitsForIsReported) {
+  EXPECT_DEATH((void)copied(Wait::none),
+               "a thread ends before its async_wait.*\n.*kernel launched");
+}
+
 TEST_F(BlockDeathTest, AFullStackIsReported) {
   run({.threads = 32}, deep_recursion, 10);
   EXPECT_DEATH(run({.threads = 32}, deep_recursion, 1000), "stack of a simulated thread is full");
@@ -211,7 +246,7 @@ TEST(Block, SizesThatTheHardwareRefusesAreRefused) {
   EXPECT_EQ(refusal({.blocks_z = 65536, .threads = 32}), cudaErrorInvalidConfiguration);
   EXPECT_EQ(refusal({.blocks_x = std::int64_t{1} << 31, .threads = 32}),
             cudaErrorInvalidConfiguration);
-  EXPECT_EQ(refusal({.threads = 32, .shared_bytes = 227 * 1024 + 1}), cudaErrorInvalidValue);
+  EXPECT_EQ(refusal({.threads = 32, .shared_bytes = 99 * 1024 + 1}), cudaErrorInvalidValue);
 }
 
 }  // namespace

@@ -1,4 +1,10 @@
 // Planted faults of the simulated device. Thread-safe; plant them while no other thread is calling.
+//
+// In a program that loads the simulated backend, the environment plants one, and tells where they
+// could be:
+//   STRATA_SIM_FAULT=FUNCTION:NTH:ERROR   fail_call(FUNCTION, NTH, ERROR)
+//   STRATA_SIM_CALLS=FILE                 at exit, a line of each function and how often it was
+//   called
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -14,7 +20,8 @@ void fail_call(std::string function, int nth, int error);
 
 // The nth piece of work (kernel, copy, fill) that any stream begins from now on fails, and with it
 // the device: as an illegal access of a kernel does.
-void fail_work(int nth, cudaError_t error);
+inline constexpr const char* kWork = "work";  // as a function
+inline void fail_work(int nth, cudaError_t error) { fail_call(kWork, nth, error); }
 
 // No fault is planted and the device works, once its streams are idle. For the end of a test:
 // hardware needs a new process.
@@ -22,7 +29,5 @@ void mend();
 
 // For the simulated functions: the planted error of this call, or 0.
 int take_call_fault(const char* function);
-// Of the work that begins now.
-cudaError_t take_work_fault();
 
 }  // namespace strata::cuda_sim

@@ -13,12 +13,12 @@ std::int64_t make_context(int gpu) {
   return cuda_sim::kContextBytes;
 }
 
-void arena_piece_allocated(void* address, std::int64_t bytes) {
-  cuda_sim::piece_allocated(address, bytes);
+std::byte* place_piece(std::byte* arena, std::int64_t offset_bytes, std::int64_t bytes) {
+  return static_cast<std::byte*>(cuda_sim::place_piece(arena, offset_bytes, bytes));
 }
 
-void arena_piece_freed(void* address, std::int64_t bytes) noexcept {
-  cuda_sim::piece_freed(address, bytes);
+std::int64_t take_back_piece(std::byte* arena, std::byte* piece, std::int64_t bytes) noexcept {
+  return cuda_sim::take_back_piece(arena, piece, bytes);
 }
 
 }  // namespace strata::cuda

@@ -19,6 +19,7 @@ namespace {
 constexpr std::int64_t kSlabBytes = std::int64_t{2} << 20;  // allocations begin at multiples
 constexpr std::int64_t kFreshBytes = std::int64_t{16} << 20;
 constexpr int kFresh = 0xFF;
+constexpr std::int64_t kGranule = kGranuleBytes;
 
 void* device_address(std::int64_t offset) { return reinterpret_cast<void*>(kBase + offset); }
 void* bytes_address(std::int64_t offset) {
@@ -35,9 +36,9 @@ void map_at(void* address, std::int64_t bytes, int protection, int flags, int fi
 
 // Which of [begin, begin + bytes) may be accessed: all of it, or none.
 void mark(std::int64_t begin, std::int64_t bytes, bool live) {
-  for (std::int64_t at = begin; at < begin + bytes; at += kGranuleBytes) {
-    const auto here = std::min<std::int64_t>(kGranuleBytes, begin + bytes - at);
-    granules()[at / kGranuleBytes].store(live ? here : 0, std::memory_order_relaxed);
+  for (std::int64_t at = begin; at < begin + bytes; at += kGranule) {
+    const auto here = std::min(kGranule, begin + bytes - at);
+    granules()[at / kGranule].store(live ? here : 0, std::memory_order_relaxed);
   }
 }
 
@@ -70,17 +71,18 @@ class Memory {
 
   void* allocate(std::int64_t bytes) {
     const std::lock_guard lock(mutex_);
-    const std::int64_t slab_bytes = round_up(bytes, kSlabBytes);
     if (bytes > free_bytes_locked()) return nullptr;
-    const std::int64_t begin = find_room(slab_bytes);
+    const Allocation allocation = {bytes, false, {}};
+    const std::int64_t addresses = allocation.addresses();
+    const std::int64_t begin = find_room(addresses);
     const int fresh = fresh_file();
-    for (std::int64_t at = 0; at < slab_bytes; at += kFreshBytes) {
-      map_at(bytes_address(begin + at), std::min(kFreshBytes, slab_bytes - at),
+    for (std::int64_t at = 0; at < addresses; at += kFreshBytes) {
+      map_at(bytes_address(begin + at), std::min(kFreshBytes, addresses - at),
              PROT_READ | PROT_WRITE, MAP_FIXED | MAP_NORESERVE, fresh);
     }
     mark(begin, bytes, true);
-    allocations_[begin] = {bytes, false, {}};
-    next_ = begin + slab_bytes;
+    allocations_[begin] = allocation;
+    next_ = begin + addresses;
     held_bytes_ += bytes;
     return device_address(begin);
   }
@@ -91,7 +93,8 @@ class Memory {
     if (found == allocations_.end()) return false;
     const auto& [begin, allocation] = *found;
     mark(begin, allocation.bytes, false);
-    map_at(bytes_address(begin), round_up(allocation.bytes, kSlabBytes), PROT_NONE,
+    for (const auto& [piece, bytes] : allocation.pieces) mark(piece, bytes, false);
+    map_at(bytes_address(begin), allocation.addresses(), PROT_NONE,
            MAP_FIXED | MAP_NORESERVE | MAP_ANONYMOUS, -1);
     held_bytes_ -= allocation.bytes;
     allocations_.erase(found);
@@ -103,26 +106,35 @@ class Memory {
     return free_bytes_locked();
   }
 
-  void piece_allocated(std::int64_t begin, std::int64_t bytes) {
+  void* place_piece(std::int64_t begin, std::int64_t offset, std::int64_t bytes) {
     const std::lock_guard lock(mutex_);
-    auto& [allocation_begin, allocation] = *containing(begin, bytes);
-    if (!allocation.in_pieces) mark(allocation_begin, allocation.bytes, false);
-    allocation.in_pieces = true;
-    mark(begin, bytes, true);
-    allocation.pieces[begin] = bytes;
-  }
-
-  void piece_freed(std::int64_t begin, std::int64_t bytes) {
-    const std::lock_guard lock(mutex_);
-    auto& pieces = containing(begin, bytes)->second.pieces;
-    const auto piece = pieces.find(begin);
-    if (piece == pieces.end() || piece->second != bytes) {
-      report("{} bytes at {} are given back, and were not handed out", bytes,
+    const auto found = allocations_.find(begin);
+    if (found == allocations_.end() || bytes <= 0 || offset % kGranule != 0 ||
+        offset + bytes > found->second.bytes) {
+      report("{} bytes at {} of {} are not a piece of an allocation", bytes, offset,
              device_address(begin));
     }
-    pieces.erase(piece);
-    mark(begin, bytes, false);
-    std::memset(bytes_address(begin), kFresh, bytes);
+    Allocation& allocation = found->second;
+    if (!allocation.in_pieces) mark(begin, allocation.bytes, false);
+    allocation.in_pieces = true;
+    const std::int64_t piece = begin + 2 * offset;
+    mark(piece, bytes, true);
+    allocation.pieces[piece] = bytes;
+    return device_address(piece);
+  }
+
+  std::int64_t take_back_piece(std::int64_t begin, std::int64_t piece, std::int64_t bytes) {
+    const std::lock_guard lock(mutex_);
+    auto& pieces = allocations_[begin].pieces;
+    const auto found = pieces.find(piece);
+    if (found == pieces.end() || found->second != bytes) {
+      report("{} bytes at {} are given back, and were not handed out", bytes,
+             device_address(piece));
+    }
+    pieces.erase(found);
+    mark(piece, bytes, false);
+    std::memset(bytes_address(piece), kFresh, bytes);
+    return (piece - begin) / 2;
   }
 
   // Of a device address, for reports.
@@ -145,7 +157,8 @@ class Memory {
   struct Allocation {
     std::int64_t bytes;
     bool in_pieces;
-    std::map<std::int64_t, std::int64_t> pieces;  // bytes by offset
+    std::map<std::int64_t, std::int64_t> pieces;  // bytes by offset of the first
+    std::int64_t addresses() const { return 2 * round_up(bytes, kSlabBytes); }
   };
 
   static std::string describe(std::int64_t offset, std::int64_t begin, std::int64_t bytes,
@@ -160,20 +173,11 @@ class Memory {
   std::int64_t find_room(std::int64_t bytes) const {
     std::int64_t begin = next_ + bytes <= static_cast<std::int64_t>(kSpanBytes) ? next_ : 0;
     for (const auto& [other, allocation] : allocations_) {
-      const std::int64_t other_end = other + round_up(allocation.bytes, kSlabBytes);
+      const std::int64_t other_end = other + allocation.addresses();
       if (begin < other_end && other < begin + bytes) begin = other_end;
     }
     if (begin + bytes > static_cast<std::int64_t>(kSpanBytes)) report("no addresses are left");
     return begin;
-  }
-
-  std::map<std::int64_t, Allocation>::iterator containing(std::int64_t begin, std::int64_t bytes) {
-    auto found = allocations_.upper_bound(begin);
-    if (found == allocations_.begin() || bytes <= 0 || begin % kGranuleBytes != 0 ||
-        begin + bytes > (--found)->first + found->second.bytes) {
-      report("{} bytes at {} are not a piece of an allocation", bytes, device_address(begin));
-    }
-    return found;
   }
 
   // Mapped copy-on-write, so that memory which is never touched costs nothing.
@@ -220,7 +224,6 @@ void* checked_range(const void* address, std::int64_t bytes, Access access) {
   if (!is_device_address(address) || bytes < 0 || end > static_cast<std::int64_t>(kSpanBytes)) {
     refuse_access(address, bytes, access);
   }
-  constexpr std::int64_t kGranule = kGranuleBytes;
   for (std::int64_t at = begin; at < end; at = round_up(at + 1, kGranule)) {
     const std::int64_t granule = at / kGranule;
     const std::int64_t live_end =
@@ -237,11 +240,11 @@ void* checked_range(const void* address, std::int64_t bytes, Access access) {
 void* allocate(std::int64_t bytes) { return memory().allocate(bytes); }
 bool free(void* address) { return memory().free(address); }
 std::int64_t free_bytes() { return memory().free_bytes(); }
-void piece_allocated(void* address, std::int64_t bytes) {
-  memory().piece_allocated(offset_of(address), bytes);
+void* place_piece(void* allocation, std::int64_t offset_bytes, std::int64_t bytes) {
+  return memory().place_piece(offset_of(allocation), offset_bytes, bytes);
 }
-void piece_freed(void* address, std::int64_t bytes) {
-  memory().piece_freed(offset_of(address), bytes);
+std::int64_t take_back_piece(void* allocation, void* piece, std::int64_t bytes) {
+  return memory().take_back_piece(offset_of(allocation), offset_of(piece), bytes);
 }
 
 }  // namespace strata::cuda_sim

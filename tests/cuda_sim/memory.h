@@ -6,8 +6,10 @@
 //   granules           one entry for each 256 bytes: how many of them may be accessed
 //
 // What may be accessed are the ranges of cudaMalloc(); once a piece of such a range was handed out
-// (piece_allocated(), which the arena of a CudaDevice calls through its observer), its pieces only.
-// New memory reads as 0xFF bytes: NaNs, and indices of -1. Freed pieces are filled with them.
+// (place_piece(), for the arena of a CudaDevice), its pieces only. Each allocation has twice the
+// addresses that it has bytes, and a piece lies at twice its offset: behind it are as many
+// addresses that belong to nobody, so that who leaves it does not meet its neighbour. New memory
+// reads as 0xFF bytes: NaNs, and indices of -1. Freed pieces are filled with them.
 //
 // ThreadSanitizer sees accesses as the stream's thread makes them. Thread-safe; checks of accesses
 // take no lock, so they order nothing.
@@ -20,7 +22,7 @@
 namespace strata::cuda_sim {
 
 inline constexpr std::uintptr_t kBase = 0x7e90'0000'0000;  // sanitizers know it as the program's
-inline constexpr std::uintptr_t kSpanBytes = std::uintptr_t{32} << 30;
+inline constexpr std::uintptr_t kSpanBytes = std::uintptr_t{64} << 30;
 inline constexpr std::uintptr_t kBytesOffset = kSpanBytes;
 inline constexpr std::uintptr_t kGranuleBytes = 256;
 inline constexpr std::int64_t kTotalBytes = std::int64_t{16} << 30;  // what the device says it has
@@ -59,8 +61,9 @@ void* allocate(std::int64_t bytes);
 bool free(void* address);
 std::int64_t free_bytes();
 
-// What the arena within an allocation hands out and takes back; whole granules.
-void piece_allocated(void* address, std::int64_t bytes);
-void piece_freed(void* address, std::int64_t bytes);
+// What is handed out of an allocation and taken back, whole granules: the address of a piece at an
+// offset, and the other way round.
+void* place_piece(void* allocation, std::int64_t offset_bytes, std::int64_t bytes);
+std::int64_t take_back_piece(void* allocation, void* piece, std::int64_t bytes);
 
 }  // namespace strata::cuda_sim

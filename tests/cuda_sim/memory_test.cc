@@ -112,20 +112,20 @@ TEST_F(MemoryDeathTest, FreedMemoryIsGone) {
 // As the arena of a CudaDevice hands them out.
 TEST_F(MemoryDeathTest, OnlyPiecesThatWereHandedOutMayBeAccessed) {
   const strata::cuda_sim::Memory<float> arena(kElements);
-  float* const second = arena.data() + kGranuleBytes / sizeof(float);
-  piece_allocated(second, kGranuleBytes);
+  const auto place_second = [&] {
+    return static_cast<float*>(place_piece(arena.data(), kGranuleBytes, kGranuleBytes));
+  };
+  float* const second = place_second();
   run(kOneWarp, read_one, second, 63);
-  EXPECT_DEATH(run(kOneWarp, read_one, second, 64),
-               "byte 256 of a buffer of 256 bytes, freed or never handed out there");
-  EXPECT_DEATH(run(kOneWarp, read_one, second, -1), "not handed out");
+  EXPECT_DEATH(run(kOneWarp, read_one, arena.data(), 0), "not handed out");
   run(kOneWarp, write_one, second, 5);
-  piece_freed(second, kGranuleBytes);
+  EXPECT_EQ(take_back_piece(arena.data(), second, kGranuleBytes), kGranuleBytes);
   EXPECT_DEATH(run(kOneWarp, read_one, second, 0), "not handed out");
-  piece_allocated(second, kGranuleBytes);
+  EXPECT_EQ(place_second(), second);
   const TestStream stream;
   EXPECT_TRUE(std::isnan(read(stream, second, 64)[5])) << "kept what its last owner wrote";
-  EXPECT_DEATH(piece_freed(second, 2 * kGranuleBytes), "were not handed out");
-  EXPECT_DEATH(piece_allocated(second, 4096), "not a piece of an allocation");
+  EXPECT_DEATH(take_back_piece(arena.data(), second, 2 * kGranuleBytes), "were not handed out");
+  EXPECT_DEATH(place_piece(arena.data(), kGranuleBytes, 4096), "not a piece of an allocation");
 }
 
 TEST_F(MemoryDeathTest, CopiesAndFillsStayWithinAnAllocation) {

@@ -1,11 +1,14 @@
 // Two streams that touch the same device memory without an order between them are a race that
-// ThreadSanitizer reports, whichever is faster: a kernel, a copy or a fill.
+// ThreadSanitizer reports, whichever is faster: a kernel, a copy or a fill. So are ops on such
+// streams that share scratch memory.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <string>
 
 #include "cuda_sim/sim_device.h"
+#include "kernels/ops/cuda/bias.h"
+#include "kernels/ops/cuda/matmul.h"
 
 namespace strata::cuda_sim {
 namespace {
@@ -15,6 +18,10 @@ using cuda::load;
 using cuda::store;
 using cuda::sync_threads;
 using cuda::thread_index;
+using ops::Into;
+using ops::Matrix;
+using ops::cuda::Matmul;
+using ops::cuda::Scratch;
 
 #if defined(__SANITIZE_THREAD__)
 constexpr bool kThreadSanitizer = true;
@@ -41,9 +48,27 @@ void fill(cudaStream_t stream, int* x) {
 }
 void copy(cudaStream_t stream, int* x) { (void)read(stream, x, kThreads); }
 
+Scratch scratch_in(int* x) { return {reinterpret_cast<std::byte*>(x), Matmul::kWorkspaceBytes}; }
+void sums_in_scratch(cudaStream_t stream, int* x) {
+  const Memory<float> dy(32 * 16);
+  const Memory<float> dbias(16);
+  ops::cuda::bias_gradient(stream, scratch_in(x), dbias.data(),
+                           Matrix::dense(dy.data(), Dtype::f32, 32, 16), Into::overwrite);
+  EXPECT_CUDA(cudaStreamSynchronize(stream));
+}
+void product_in_scratch(cudaStream_t stream, int* x) {
+  const Memory<float> values(16 * 16);
+  const Memory<float> result(16 * 16);
+  const Matrix factor = Matrix::dense(values.data(), Dtype::f32, 16, 16);
+  Matmul(scratch_in(x))
+      .multiply(stream, Matrix::dense(result.data(), Dtype::f32, 16, 16), {factor}, {factor},
+                Into::overwrite, nullptr);
+  EXPECT_CUDA(cudaStreamSynchronize(stream));
+}
+
 [[noreturn]] void write_then(Order order, Second second) {
   {
-    const Memory<int> x(kThreads);
+    const Memory<int> x(Matmul::kWorkspaceBytes / sizeof(int));
     const TestStream first_stream;
     const TestStream second_stream;
     const TestEvent event;
@@ -72,7 +97,9 @@ TEST_P(Race, IsReportedUnlessAnEventOrdersTheStreams) {
               "data race");
 }
 
-INSTANTIATE_TEST_SUITE_P(Second, Race, testing::Values(&kernel, &fill, &copy));
+INSTANTIATE_TEST_SUITE_P(Second, Race,
+                         testing::Values(&kernel, &fill, &copy, &sums_in_scratch,
+                                         &product_in_scratch));
 
 }  // namespace
 }  // namespace strata::cuda_sim

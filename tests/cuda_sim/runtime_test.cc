@@ -203,6 +203,14 @@ TEST_F(ErrorsDeathTest, AnErrorThatNobodyLookedAtIsReported) {
         (void)launch(stream, {.threads = 2048}, write_number, x.data(), 1);
       },
       "nobody looked at cudaErrorInvalidConfiguration of cudaLaunchKernelExC");
+  EXPECT_DEATH(
+      {
+        const TestStream stream;
+        (void)launch(stream, {.threads = 2048}, write_number, nullptr, 1);
+        (void)cudaStreamSynchronize(stream);
+      },
+      "nobody looked at cudaErrorInvalidConfiguration of cudaLaunchKernelExC, and "
+      "cudaStreamSynchronize is called");
 }
 
 class Faults : public testing::Test {

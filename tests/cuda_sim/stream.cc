@@ -50,7 +50,7 @@ std::int64_t Points::time_ns(std::uint32_t point) const {
 
 bool begin_work() {
   if (device_error() != cudaSuccess) return false;
-  const cudaError_t fault = take_work_fault();
+  const auto fault = static_cast<cudaError_t>(take_call_fault(kWork));
   if (fault != cudaSuccess) fail_device(fault);
   return fault == cudaSuccess;
 }

@@ -10,7 +10,7 @@ namespace strata::cuda {
 template <typename T>
 __device__ inline void copy_async(Vector<T>& to, const T* from) {
 #ifdef STRATA_CUDA_SIM
-  to = load_vector(from);
+  cuda_sim::current_block->copy_async(to, load_vector(from));
 #else
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(
                    static_cast<std::uint32_t>(__cvta_generic_to_shared(&to))),
@@ -21,7 +21,9 @@ __device__ inline void copy_async(Vector<T>& to, const T* from) {
 
 // Waits for this thread's copies; other threads see them after the next barrier.
 __device__ inline void async_wait() {
-#ifndef STRATA_CUDA_SIM
+#ifdef STRATA_CUDA_SIM
+  cuda_sim::current_block->async_wait();
+#else
   asm volatile("cp.async.wait_all;" ::: "memory");
 #endif
 }

@@ -45,11 +45,9 @@ CudaDevice::~CudaDevice() {
   release_op_state();
   context_ = Reservation();
   STRATA_CHECK(device_budget().held_bytes() == 0, "device buffers outlive their device");
-  // An error here is one that the run has ended with.
-  (void)cudaSetDevice(options_.gpu.index);
+  cuda::ignore(cudaSetDevice(options_.gpu.index));
   clock_.reset();
-  (void)cudaFree(arena_);
-  (void)cudaGetLastError();
+  cuda::ignore(cudaFree(arena_));
 }
 
 void CudaDevice::make_current() const {
@@ -81,14 +79,11 @@ std::unique_ptr<Event> CudaDevice::make_event() {
 }
 
 std::byte* CudaDevice::arena_allocate(std::int64_t bytes) {
-  std::byte* const data = arena_ + free_.take(bytes);
-  cuda::arena_piece_allocated(data, bytes);
-  return data;
+  return cuda::place_piece(arena_, free_.take(bytes), bytes);
 }
 
 void CudaDevice::arena_free(std::byte* data, std::int64_t bytes) noexcept {
-  cuda::arena_piece_freed(data, bytes);
-  free_.give_back(data - arena_, bytes);
+  free_.give_back(cuda::take_back_piece(arena_, data, bytes), bytes);
 }
 
 }  // namespace strata

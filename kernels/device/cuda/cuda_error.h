@@ -10,4 +10,7 @@ namespace strata::cuda {
 // it again.
 void check(cudaError_t result, const char* what);
 
+// Of a call that gives something back: an error here is one that the run has ended with.
+void ignore(cudaError_t result) noexcept;
+
 }  // namespace strata::cuda

@@ -22,9 +22,7 @@ CudaEvent::CudaEvent(CudaDevice& device) : device_(device) {
         "cudaEventCreateWithFlags");
 }
 
-CudaEvent::~CudaEvent() {
-  if (cudaEventDestroy(event_) != cudaSuccess) (void)cudaGetLastError();
-}
+CudaEvent::~CudaEvent() { cuda::ignore(cudaEventDestroy(event_)); }
 
 void CudaEvent::synchronize() {
   device_.guarded([&] { check(cudaEventSynchronize(event_), "cudaEventSynchronize"); });

@@ -75,8 +75,11 @@ std::int64_t make_context(int gpu) {
   return static_cast<std::int64_t>(total_bytes - free_bytes);
 }
 
-// Nobody looks.
-void arena_piece_allocated(void* /*address*/, std::int64_t /*bytes*/) {}
-void arena_piece_freed(void* /*address*/, std::int64_t /*bytes*/) noexcept {}
+std::byte* place_piece(std::byte* arena, std::int64_t offset_bytes, std::int64_t /*bytes*/) {
+  return arena + offset_bytes;
+}
+std::int64_t take_back_piece(std::byte* arena, std::byte* piece, std::int64_t /*bytes*/) noexcept {
+  return piece - arena;
+}
 
 }  // namespace strata::cuda

@@ -1,6 +1,7 @@
 // What hardware and the simulated device (tests/cuda_sim/gpu_context.cc) do each in its own way.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace strata::cuda {
@@ -9,8 +10,9 @@ namespace strata::cuda {
 // GPU's memory that it took.
 std::int64_t make_context(int gpu);
 
-// A CudaDevice's arena has handed out a piece, or got it back.
-void arena_piece_allocated(void* address, std::int64_t bytes);
-void arena_piece_freed(void* address, std::int64_t bytes) noexcept;
+// Where a piece of a CudaDevice's arena lies for its user, and the offset of one that comes back.
+// On hardware it lies at its offset; the simulated device keeps pieces apart.
+std::byte* place_piece(std::byte* arena, std::int64_t offset_bytes, std::int64_t bytes);
+std::int64_t take_back_piece(std::byte* arena, std::byte* piece, std::int64_t bytes) noexcept;
 
 }  // namespace strata::cuda

@@ -10,10 +10,9 @@ namespace {
 class Registration {
  public:
   Registration(int gpu, void* data) : gpu_(gpu), data_(data) {}
-  ~Registration() {  // an error here is one that the run has ended with
-    (void)cudaSetDevice(gpu_);
-    (void)cudaHostUnregister(data_);
-    (void)cudaGetLastError();
+  ~Registration() {
+    ignore(cudaSetDevice(gpu_));
+    ignore(cudaHostUnregister(data_));
   }
   Registration(const Registration&) = delete;
   Registration& operator=(const Registration&) = delete;

@@ -9,6 +9,7 @@
 
 #include "cuda_sim/device.h"
 #include "cuda_sim/faults.h"
+#include "cuda_sim/sim_device.h"
 #include "kernels/device/cuda/cuda_error.h"
 #include "kernels/device/cuda/cuda_stream.h"
 #include "kernels/device/cuda/gpu.h"
@@ -141,6 +142,31 @@ TEST(CudaDevice, PinnedMemoryIsExactlyThePagesAskedForWhileItLives) {
   EXPECT_EQ(harness.host_budget().held_bytes(), kPageBytes);
   EXPECT_EQ(cudaHostUnregister(buffer.data()), cudaSuccess) << "moved along with the memory";
   EXPECT_EQ(cudaHostRegister(buffer.data(), kPageBytes, cudaHostRegisterDefault), cudaSuccess);
+}
+
+__global__ void write_one(float* x, std::int64_t i) { cuda::store(x + i, 1); }
+
+// Two halves are the whole budget: what keeps them apart costs nothing.
+using CudaDeviceDeathTest = cuda_sim::ReportTest;
+TEST_F(CudaDeviceDeathTest, ABufferEndsBeforeItsNeighbour) {
+  CudaHarness harness;
+  constexpr std::int64_t kHalfBytes = DeviceHarness::kDeviceBytes / 2;
+  constexpr std::int64_t kElements = kHalfBytes / std::int64_t{sizeof(float)};
+  const DeviceBuffer halves[] = {harness.device().allocate("first", kHalfBytes),
+                                 harness.device().allocate("second", kHalfBytes)};
+  const PinnedBuffer host = harness.device().allocate_pinned("host", kHalfBytes + kPageBytes);
+  const auto stream = harness.device().make_stream("copy");
+  const auto write = [&](int half, std::int64_t element) {
+    cuda_sim::run({.threads = 32}, write_one, reinterpret_cast<float*>(halves[half].data()),
+                  element);
+  };
+  write(0, kElements - 1);
+  write(1, 0);
+  EXPECT_DEATH(write(0, kElements), "write of 4 bytes at .*: byte 524288 of a buffer of 524288 ");
+  EXPECT_DEATH(write(1, -1), "write of 4 bytes");
+  EXPECT_DEATH(stream->copy(halves[0].data(), host.data(), kHalfBytes + 4),
+               "write of 524292 bytes at .*: byte 524288 of a buffer of 524288 bytes");
+  EXPECT_DEATH(stream->copy(host.data(), halves[0].data(), kHalfBytes + 4), "read of 524292");
 }
 
 // What fails is the call, the device goes on: the run has failed all the same.
