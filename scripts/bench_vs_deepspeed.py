@@ -26,13 +26,13 @@ MEMORY = {"gpt2-124m": "288MiB", "gpt2-355m": "384MiB", "gpt2-774m": "512MiB"}
 
 
 def ours(program, model, data, directory, threads, steps):
-    step_s, bound_s, summary = train(
+    run = train(
         program, data, steps,
         ["--model", model, "--global-batch", str(SEQUENCES), "--micro-batch", str(SEQUENCES),
          "--clip-norm", "1", "--grad-dtype", "bf16", "--threads", str(threads), "--device-memory",
          MEMORY[model], "--host-memory", "512MiB", "--nvme", directory, *DRIVE.split()])
-    return {"step_s": step_s, "bound_s": bound_s, "rss": summary["resident_peak_bytes"],
-            "complete": True}
+    return {"step_s": run.step_s, "bound_s": run.bound_s,
+            "rss": run.summary["resident_peak_bytes"], "complete": True}
 
 
 def theirs(model, directory, threads, steps, jemalloc):

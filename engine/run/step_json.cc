@@ -98,6 +98,7 @@ void append_json_line(LineBuffer& line, const StepRecord& record) {
   object.field("tokens_per_s", of_step(record.tokens_per_s));
   object.field("mfu", of_step(record.mfu));
   object.field("step_s", of_step(record.step_s));
+  object.field("cpu_s", of_step(record.cpu_s));
   object.field("bound_s", record.bound_s > 0 ? std::optional(record.bound_s) : std::nullopt);
   object.field("device_peak_bytes", record.device_peak_bytes);
   object.field("host_peak_bytes", record.host_peak_bytes);

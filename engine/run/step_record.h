@@ -29,6 +29,7 @@ struct StepRecord {
   double tokens_per_s = 0;
   double mfu = 0;  // share of the measured matmul peak
   double step_s = 0;
+  double cpu_s = 0;                    // processor time of this rank's threads in the step
   double bound_s = 0;                  // the bound of this step; 0: not known
   std::int64_t device_peak_bytes = 0;  // of this rank, as the others are
   std::int64_t host_peak_bytes = 0;

@@ -9,6 +9,7 @@
 #include "engine/profile/profile_table.h"
 #include "engine/run/run_length.h"
 #include "kernels/base/error.h"
+#include "kernels/base/machine.h"
 
 namespace strata::engine {
 
@@ -98,6 +99,7 @@ void TrainingRun::show_start() {
 
 std::uint32_t TrainingRun::train_step(std::int64_t step) {
   const Clock::time_point begin = Clock::now();
+  const double cpu_begin_s = process_cpu_seconds();
   control_.stop.step_begins(step);
   if (setup_.topology.rank == 0 && checkpoints_.is_time(begin)) {
     control_.requests.fetch_or(kCheckpointTimeDue);
@@ -111,7 +113,9 @@ std::uint32_t TrainingRun::train_step(std::int64_t step) {
   control_.stop.step_ended();
   log_waiting();
   // The bound is that of a step with an update in it, which a deferred run's first step has not.
-  after_step(step, result, seconds_since(begin), with_update ? bound_s(result.rows) : 0);
+  after_step(step, result,
+             {seconds_since(begin), process_cpu_seconds() - cpu_begin_s,
+              with_update ? bound_s(result.rows) : 0});
   if (output_.profile != nullptr) output_.profile->record(step);
   return result.requests;
 }
@@ -124,8 +128,7 @@ double TrainingRun::bound_s(const RowCounts& rows) const {
   return session_.bound(share).bound_s();
 }
 
-void TrainingRun::after_step(std::int64_t step, const StepResult& result, double step_s,
-                             double bound_s) {
+void TrainingRun::after_step(std::int64_t step, const StepResult& result, const StepTimes& times) {
   const std::int64_t sequences = step * setup_.batch.global_batch;
   StepRecord record;
   record.step = step;
@@ -138,17 +141,18 @@ void TrainingRun::after_step(std::int64_t step, const StepResult& result, double
   record.tokens = tokens_ += result.rows.tokens;
   record.targets = result.rows.targets;
   record.padding = 1 - tokens / static_cast<double>(result.rows.computed);
-  record.tokens_per_s = tokens / step_s;
-  record.mfu = tokens / full * flops_ / (step_s * session_.rates().matmul_peak_flops_per_s());
-  record.step_s = step_s;
-  record.bound_s = bound_s;
+  record.tokens_per_s = tokens / times.step_s;
+  record.mfu = tokens / full * flops_ / (times.step_s * session_.rates().matmul_peak_flops_per_s());
+  record.step_s = times.step_s;
+  record.cpu_s = times.cpu_s;
+  record.bound_s = times.bound_s;
   record.device_peak_bytes = session_.device().device_budget().peak_bytes();
   record.host_peak_bytes = session_.device().host_budget().peak_bytes();
   record.traffic = result.traffic;
   record.commit_written_bytes = result.commit_written_bytes;
   record.skipped = result.skipped;
   record.committed_step = summary_.committed_step;
-  summarise(step, result, step_s, bound_s);
+  summarise(step, result, times);
   // Whoever wants the run to stop does not want to wait for these.
   const bool stops = (result.requests & kStopRequest) != 0 && step < steps_;
   if (!stops && evaluates(setup_, data_, step))
@@ -164,12 +168,11 @@ void TrainingRun::after_step(std::int64_t step, const StepResult& result, double
   if (!stops && every > 0 && step % every == 0 && step != steps_) sample(step);
 }
 
-void TrainingRun::summarise(std::int64_t step, const StepResult& result, double step_s,
-                            double bound_s) {
+void TrainingRun::summarise(std::int64_t step, const StepResult& result, const StepTimes& times) {
   if (step > first_step_) {
-    summary_.trained_s += step_s;
-    summary_.bounded_s += bound_s > 0 ? step_s : 0;
-    summary_.bounds_s += bound_s;
+    summary_.trained_s += times.step_s;
+    summary_.bounded_s += times.bound_s > 0 ? times.step_s : 0;
+    summary_.bounds_s += times.bound_s;
   }
   summary_.skipped += result.skipped ? 1 : 0;
   if (result.rows.targets == 0) {

@@ -65,6 +65,12 @@ class TrainingRun final : private UpdateGate {
   RunEnd run();
 
  private:
+  struct StepTimes {
+    double step_s;
+    double cpu_s;    // processor time of all threads
+    double bound_s;  // 0: not known
+  };
+
   // The log has every step of a commit, so the line of a step goes before it.
   void updates_applied() override;
   bool holds_updates() const override { return committer().holds_updates(); }
@@ -74,9 +80,9 @@ class TrainingRun final : private UpdateGate {
 
   // What all ranks are asked.
   std::uint32_t train_step(std::int64_t step);
-  void after_step(std::int64_t step, const StepResult& result, double step_s, double bound_s);
+  void after_step(std::int64_t step, const StepResult& result, const StepTimes& times);
   double bound_s(const RowCounts& rows) const;
-  void summarise(std::int64_t step, const StepResult& result, double step_s, double bound_s);
+  void summarise(std::int64_t step, const StepResult& result, const StepTimes& times);
   void commit_if_due(std::int64_t step, std::uint32_t requests);
   store::Snapshot snapshot(std::int64_t step) const;
   void show_start();

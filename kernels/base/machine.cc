@@ -9,6 +9,7 @@
 #include <climits>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <initializer_list>
 #include <memory>
 #include <optional>
@@ -229,6 +230,12 @@ std::int64_t available_memory_bytes() {
   const std::int64_t machine_bytes = proc_bytes("/proc/meminfo", "MemAvailable:");
   const std::int64_t room_bytes = ControlGroups().memory_room_bytes().value_or(machine_bytes);
   return std::clamp(room_bytes, std::int64_t{0}, machine_bytes);
+}
+
+double process_cpu_seconds() {
+  timespec taken{};
+  STRATA_CHECK(::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &taken) == 0, "no clock of this process");
+  return static_cast<double>(taken.tv_sec) + 1e-9 * static_cast<double>(taken.tv_nsec);
 }
 
 std::int64_t resident_bytes() { return proc_bytes("/proc/self/status", "VmRSS:"); }

@@ -51,6 +51,9 @@ std::string host_name();
 // What a new process could take: the smaller of available RAM and the room in its cgroup.
 std::int64_t available_memory_bytes();
 
+// Processor time that all threads of this process have taken, the kernel's for them included.
+double process_cpu_seconds();
+
 // Resident set now (VmRSS), and the highest so far (VmHWM).
 std::int64_t resident_bytes();
 std::int64_t peak_resident_bytes();

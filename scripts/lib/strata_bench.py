@@ -1,10 +1,12 @@
 """What benchmarks of training steps share: tokens, where the state lies, and a run's times."""
 import json
+import os
 import random
 import statistics
 import struct
 import subprocess
 import tempfile
+from dataclasses import dataclass
 
 VOCABULARY = 50257
 TOKENS = 512  # of a sequence
@@ -12,19 +14,27 @@ DRIVE = "--place weights=nvme,moments=nvme,gradients=nvme --activations nvme"
 WARM_UP = 2  # the first step has no update in it, the second is the first with one
 
 
-def write_tokens(path):
+def write_tokens(path, vocabulary=VOCABULARY):
     """llm.c's format: a header of 256 ints, then u16 ids."""
     numbers = random.Random(1)
     count = 1 << 18
-    tokens = (numbers.randrange(VOCABULARY) for _ in range(count))
+    tokens = (numbers.randrange(vocabulary) for _ in range(count))
     with open(path, "wb") as file:
         file.write(struct.pack("<256i", 20240520, 1, count, *([0] * 253)))
         file.write(struct.pack(f"<{count}H", *tokens))
 
 
+@dataclass
+class Trained:
+    """A run's steps after the warm-up: medians."""
+    step_s: float
+    bound_s: float
+    cores: float  # share of the processors' time in which they were at work
+    summary: dict  # the last line of --json
+
+
 def train(program, data, steps, options):
-    """Trains from random weights. Median seconds of `steps` after the warm-up, that of their
-    bounds, and the run's summary."""
+    """Trains from random weights, `steps` after the warm-up."""
     with tempfile.NamedTemporaryFile(suffix=".jsonl") as log:
         done = subprocess.run(
             [program, "train", "--from-scratch", "--data", data, "--seq-len", str(TOKENS),
@@ -32,6 +42,8 @@ def train(program, data, steps, options):
              *options],
             check=True, stdout=subprocess.PIPE, text=True)
         records = [json.loads(line) for line in open(log.name)][WARM_UP:]
-    return (statistics.median(r["step_s"] for r in records),
-            statistics.median(r["bound_s"] for r in records),
-            json.loads(done.stdout.splitlines()[-1]))
+    processors = len(os.sched_getaffinity(0))
+    return Trained(statistics.median(r["step_s"] for r in records),
+                   statistics.median(r["bound_s"] for r in records),
+                   statistics.median(r["cpu_s"] / r["step_s"] for r in records) / processors,
+                   json.loads(done.stdout.splitlines()[-1]))

@@ -76,6 +76,7 @@ TEST(RunLog, WritesExactlyTheDocumentedFields) {
   record.tokens_per_s = 20480.5;
   record.mfu = 0.5;
   record.step_s = 0.1;
+  record.cpu_s = 0.15;
   record.bound_s = 0.08;
   record.device_peak_bytes = 1;
   record.host_peak_bytes = 2;
@@ -111,6 +112,7 @@ TEST(RunLog, WritesExactlyTheDocumentedFields) {
                          {"tokens_per_s", 20480.5},
                          {"mfu", 0.5},
                          {"step_s", 0.1},
+                         {"cpu_s", 0.15},
                          {"bound_s", 0.08},
                          {"device_peak_bytes", 1},
                          {"host_peak_bytes", 2},
@@ -149,7 +151,7 @@ TEST(RunLog, BeforeTrainingThereIsOnlyAValidationLoss) {
   RunLog({folder.path("log.jsonl")}).write(record);
   const Json line = Json::parse(contents_of(folder.path("log.jsonl")));
   for (const char* name :
-       {"loss", "lr", "grad_norm", "targets", "padding", "tokens_per_s", "mfu", "step_s",
+       {"loss", "lr", "grad_norm", "targets", "padding", "tokens_per_s", "mfu", "step_s", "cpu_s",
         "nvme_read_bytes", "to_device_bytes", "commit_written_bytes"}) {
     EXPECT_TRUE(line.at(name).is_null()) << name;
   }

@@ -157,6 +157,7 @@ TEST_F(TrainTest, LogHasALinePerStepWithItsFields) {
                                         "tokens_per_s",
                                         "mfu",
                                         "step_s",
+                                        "cpu_s",
                                         "bound_s",
                                         "device_peak_bytes",
                                         "host_peak_bytes",
