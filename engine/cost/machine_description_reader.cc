@@ -111,7 +111,9 @@ auto ObjectReader::parsed(const std::string& key, const char* example, const Par
 }
 
 std::int64_t ObjectReader::bytes(const std::string& key) {
-  return parsed(key, "24GiB", parse_bytes);
+  const std::int64_t bytes = parsed(key, "24GiB", parse_bytes);
+  if (bytes <= kBytesMax) return bytes;
+  throw_error<ConfigError>("{} must be at most {}", path(key), format_bytes(kBytesMax));
 }
 
 double ObjectReader::bytes_per_s(const std::string& key) {

@@ -17,6 +17,8 @@ nlohmann::json parse_object_text(std::string_view text);
 
 class ObjectReader {
  public:
+  static constexpr std::int64_t kBytesMax = std::int64_t{1} << 50;  // what many have can be added
+
   // `name`: of the object in the description, "" for the whole. `json` outlives the reader.
   ObjectReader(const nlohmann::json& json, std::string name);
 

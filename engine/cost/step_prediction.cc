@@ -1,18 +1,26 @@
 #include "engine/cost/step_prediction.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "engine/cost/step_prediction_activations.h"
 #include "engine/cost/step_prediction_gradients.h"
 #include "engine/cost/step_prediction_machine.h"
 #include "engine/cost/step_prediction_optimizer.h"
 #include "engine/cost/step_prediction_weights.h"
+#include "kernels/base/bytes.h"
 
 namespace strata::engine {
 
 namespace {
 
 using offload::UpdateTime;
+
+// Of many passes the first and the last ones are simulated; those between are like kRepeatedPass.
+constexpr int kPassesMax = 8;
+constexpr int kRepeatedPass = 4;
+// Of many micro-batches in a pass neighbours are taken together.
+constexpr std::int64_t kTurnsMax = 256;  // of a pass at a layer
 
 // The main thread: Trainer::step() and ModelPass (engine/step/), with all that they set in motion.
 class PredictedRun {
@@ -37,9 +45,9 @@ class PredictedRun {
     machine_.wait(compute_, {main_.last});
     machine_.copy_to_device(compute_, batch_bytes(offload::Link::to_device));
     if (!deferred()) optimizer_.begin_step(main_);
-    const int passes = setup_.batch.passes();
+    const int passes = simulated_passes();
     for (int pass = 0; pass < passes; ++pass) {
-      set_micro_batches(pass);
+      set_micro_batches(pass <= kRepeatedPass ? pass : setup_.batch.passes() - (passes - pass));
       forward(deferred() && pass == 0 ? &optimizer_ : nullptr);
       end_of_phase_.push_back(machine_.now(compute_));
       backward({0, pass == 0, pass + 1 == passes});
@@ -57,21 +65,26 @@ class PredictedRun {
   // Of the last step.
   StepPrediction result() const {
     const std::vector<PredictedMachine::Busy> ends = machine_.run(end_of_phase_);
-    const std::size_t phases = offload::kPhases * static_cast<std::size_t>(setup_.batch.passes());
-    const std::size_t begin = ends.size() - 1 - phases;
+    const int passes = simulated_passes();
+    std::size_t end = ends.size() - static_cast<std::size_t>(offload::kPhases * passes);
     StepPrediction prediction;
-    prediction.step_s = ends.back().time_s - ends[begin].time_s;
-    for (std::size_t p = 0; p < phases; ++p) {
-      prediction.phases_s[p % offload::kPhases] +=
-          ends[begin + p + 1].time_s - ends[begin + p].time_s;
-    }
-    for (std::size_t r = 0; r < prediction.busy_s.size(); ++r) {
-      prediction.busy_s[r] = ends.back().busy_s[r] - ends[begin].busy_s[r];
+    for (int pass = 0; pass < passes; ++pass) {
+      const double times = pass == kRepeatedPass ? setup_.batch.passes() - passes + 1 : 1;
+      for (double& phase_s : prediction.phases_s) {
+        const double seconds = times * (ends[end].time_s - ends[end - 1].time_s);
+        phase_s += seconds;
+        prediction.step_s += seconds;
+        for (std::size_t r = 0; r < prediction.busy_s.size(); ++r) {
+          prediction.busy_s[r] += times * (ends[end].busy_s[r] - ends[end - 1].busy_s[r]);
+        }
+        ++end;
+      }
     }
     return prediction;
   }
 
  private:
+  int simulated_passes() const { return std::min(setup_.batch.passes(), kPassesMax); }
   bool deferred() const { return setup_.plan.update == UpdateTime::deferred; }
   double elements(int unit) const {
     return static_cast<double>(setup_.plan.units[static_cast<std::size_t>(unit)].elements);
@@ -85,22 +98,30 @@ class PredictedRun {
     return static_cast<double>(bytes);
   }
 
-  // The micro-batches of a pass, each as the part of a full one that it is.
+  // The turns of a pass at a layer, each as the micro-batches that it computes.
   void set_micro_batches(int pass) {
     const BatchLayout& batch = setup_.batch;
     const std::int64_t first = pass * batch.pass_size * batch.micro_batch;
     const std::int64_t end = std::min(first + batch.pass_size * batch.micro_batch,
                                       batch.sequences(setup_.topology.rank));
-    micro_batches_.clear();
-    for (std::int64_t at = first; at < end; at += batch.micro_batch) {
-      micro_batches_.push_back(static_cast<double>(std::min(batch.micro_batch, end - at)) /
-                               static_cast<double>(batch.micro_batch));
+    const std::int64_t micro_batches = ceil_div(end - first, batch.micro_batch);
+    const std::int64_t sequences = ceil_div(micro_batches, kTurnsMax) * batch.micro_batch;
+    turns_.clear();
+    for (std::int64_t at = first; at < end; at += sequences) {
+      turns_.push_back(static_cast<double>(std::min(sequences, end - at)) /
+                       static_cast<double>(batch.micro_batch));
     }
+    records_per_turn_ = static_cast<double>(micro_batches) / static_cast<double>(turns_.size());
   }
 
-  // Every micro-batch passes through what is leased: a turn of its records and the compute.
+  // Every micro-batch passes through what is leased: a turn of its records and the compute. Where
+  // records never move, nothing comes between them.
   void visit(double seconds) {
-    for (const double part : micro_batches_) {
+    if (setup_.plan.activations == offload::Tier::device) {
+      const double parts = std::accumulate(turns_.begin(), turns_.end(), 0.0);
+      return machine_.compute(compute_, parts * seconds);
+    }
+    for (const double part : turns_) {
       activations_.open_turn();
       machine_.compute(compute_, part * seconds);
       activations_.end_turn();
@@ -128,13 +149,14 @@ class PredictedRun {
   void begin_walk(PredictedOptimizer* updates) {
     const offload::Plan& plan = setup_.plan;
     weights_.begin(plan.uses, updates);
-    if (plan.activations == offload::Tier::device) return activations_.begin({});
+    if (plan.activations == offload::Tier::device) return activations_.begin({}, 1);
     WalkShape shape = walk_;
-    shape.micro_batches = static_cast<int>(micro_batches_.size());
-    if (shape.micro_batches == shape.micro_batches_max) return activations_.begin(plan.accesses);
-    activations_.begin(offload::schedule_records(record_walk(shape, WalkKind::training).accesses,
-                                                 record_count(shape), plan.record_slots,
-                                                 plan.record_lookahead()));
+    shape.micro_batches = static_cast<int>(turns_.size());
+    if (shape.micro_batches == shape.micro_batches_max) return activations_.begin(plan.accesses, 1);
+    activations_.begin(
+        offload::schedule_records(record_walk(shape, WalkKind::training).accesses,
+                                  record_count(shape), plan.record_slots, plan.record_lookahead()),
+        records_per_turn_);
   }
 
   double share_of_embedding(int unit) const { return elements(unit) / embedding_elements_; }
@@ -197,7 +219,8 @@ class PredictedRun {
   PredictedActivations activations_;
   double embedding_elements_ = 0;
   double head_elements_ = 0;
-  std::vector<double> micro_batches_;
+  std::vector<double> turns_;
+  double records_per_turn_ = 1;
   std::vector<Moment> end_of_phase_;
 };
 

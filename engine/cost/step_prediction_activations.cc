@@ -17,11 +17,14 @@ PredictedActivations::PredictedActivations(const RunSetup& setup, PredictedMachi
       stored_(plan_.record_bytes.size(), Fluid::kBeginning) {}
 
 double PredictedActivations::bytes_of_record(const ScheduledAccess& access) const {
-  return static_cast<double>(
-      round_up(plan_.record_bytes[static_cast<std::size_t>(access.access.record)], kPageBytes));
+  return records_per_turn_ *
+         static_cast<double>(round_up(
+             plan_.record_bytes[static_cast<std::size_t>(access.access.record)], kPageBytes));
 }
 
-void PredictedActivations::begin(std::span<const ScheduledAccess> accesses) {
+void PredictedActivations::begin(std::span<const ScheduledAccess> accesses,
+                                 double records_per_turn) {
+  records_per_turn_ = records_per_turn;
   accesses_.assign(accesses.begin(), accesses.end());
   dealt_with_.assign(accesses.size(), Fluid::kBeginning);
   opened_ = 0;

@@ -15,7 +15,8 @@ class PredictedActivations {
   PredictedActivations(const RunSetup& setup, PredictedMachine& machine, Lane& main, Lane& compute);
 
   // Starts a walk; `accesses` is empty where records stay on the device.
-  void begin(std::span<const offload::ScheduledAccess> accesses);
+  // `records_per_turn`: how many those of a turn stand for.
+  void begin(std::span<const offload::ScheduledAccess> accesses, double records_per_turn);
   // Opens all records of the next turn.
   void open_turn();
   void end_turn();
@@ -49,6 +50,7 @@ class PredictedActivations {
   Lane out_;
   std::vector<Slot> slots_;
   std::vector<Moment> stored_;  // per record
+  double records_per_turn_ = 1;
   std::vector<offload::ScheduledAccess> accesses_;
   std::vector<Moment> dealt_with_;  // per access, by the loader
   std::size_t opened_ = 0;

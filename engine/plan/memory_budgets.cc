@@ -57,13 +57,13 @@ MemoryBudgets resolve_memory_budgets(const Options& options, const comm::Topolog
     budgets.device_bytes = std::max<std::int64_t>(0, share - budgets.host_bytes);
   }
   if (!options.machine.empty()) return budgets;  // of a described machine: given, and checked
-  const std::int64_t both = budgets.host_bytes + budgets.device_bytes;
   const std::int64_t available = available_memory_bytes() / ranks;
-  if (both > available) {
+  if (budgets.host_bytes > available || budgets.device_bytes > available - budgets.host_bytes) {
     throw_error<ConfigError>(
-        "--device-memory and --host-memory ask for {} per rank, but only {} of memory is free; "
-        "lower one of them",
-        format_bytes(both), format_bytes(available));
+        "--device-memory and --host-memory ask for {} and {} per rank, but only {} of memory is "
+        "free; lower one of them",
+        format_bytes(budgets.device_bytes), format_bytes(budgets.host_bytes),
+        format_bytes(available));
   }
   return budgets;
 }
