@@ -6,6 +6,13 @@ option(STRATA_BUILD_TESTS "Build the tests (needs GoogleTest)" ON)
 option(STRATA_WERROR "Treat warnings as errors" OFF)
 set(STRATA_SANITIZE "" CACHE STRING "address (with undefined), thread, or empty")
 
+# Off with a compiler cache, which is no help to files that share compiled headers.
+set(quick ON)
+if(CMAKE_CXX_COMPILER_LAUNCHER)
+  set(quick OFF)
+endif()
+option(STRATA_QUICK_BUILD "Compile the tests' common headers once, and the tests with -O1" ${quick})
+
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
