@@ -6,6 +6,27 @@ if(NOT STRATA_CUDA MATCHES "^(AUTO|ON|OFF)$")
   message(FATAL_ERROR "STRATA_CUDA is AUTO, ON or OFF, not '${STRATA_CUDA}'")
 endif()
 
+# Attention by cuDNN: STRATA_CUDNN_FOUND tells whether its header and cudnn-frontend's are there.
+set(STRATA_CUDNN AUTO CACHE STRING "Attention by cuDNN: AUTO (where its headers are), ON or OFF")
+if(NOT STRATA_CUDNN MATCHES "^(AUTO|ON|OFF)$")
+  message(FATAL_ERROR "STRATA_CUDNN is AUTO, ON or OFF, not '${STRATA_CUDNN}'")
+endif()
+set(STRATA_CUDNN_FOUND OFF)
+macro(strata_find_cudnn)
+  find_path(STRATA_CUDNN_INCLUDE cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+  find_path(STRATA_CUDNN_FRONTEND cudnn_frontend.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+  if(STRATA_CUDNN STREQUAL "OFF")
+    # Ours alone.
+  elseif(STRATA_CUDNN_INCLUDE AND STRATA_CUDNN_FRONTEND)
+    set(STRATA_CUDNN_FOUND ON)
+  elseif(STRATA_CUDNN STREQUAL "ON")
+    message(FATAL_ERROR "STRATA_CUDNN is ON, but there is no cudnn.h or no cudnn_frontend.h; give "
+      "their folders with -DSTRATA_CUDNN_INCLUDE=… and -DSTRATA_CUDNN_FRONTEND=…")
+  else()
+    message(STATUS "No cudnn.h or no cudnn_frontend.h found: attention by Strata's own kernels")
+  endif()
+endmacro()
+
 set(STRATA_CUDA_FOUND OFF)
 if(NOT STRATA_CUDA STREQUAL "OFF")
   find_program(STRATA_NVCC nvcc HINTS ENV CUDA_HOME ENV CUDA_PATH PATH_SUFFIXES bin
@@ -19,6 +40,7 @@ if(NOT STRATA_CUDA STREQUAL "OFF")
     if(NOT STRATA_NCCL_INCLUDE)
       message(STATUS "No nccl.h found: the CUDA backend trains on one rank")
     endif()
+    strata_find_cudnn()
   elseif(STRATA_CUDA STREQUAL "ON")
     message(FATAL_ERROR "STRATA_CUDA is ON, but there is no nvcc in PATH, CUDA_HOME or "
       "/usr/local/cuda; give it with -DSTRATA_NVCC=…")
@@ -81,6 +103,20 @@ function(strata_cuda_backend name)
     CXX_VISIBILITY_PRESET hidden CUDA_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
   target_link_libraries(${name} PRIVATE strata_device)
   target_link_options(${name} PRIVATE -Wl,--exclude-libs,ALL -Wl,--no-undefined)
+endfunction()
+
+# strata_cudnn(TARGET): attention by cuDNN, for a backend of a GPU. Its library is loaded at run time.
+function(strata_cudnn target)
+  if(NOT STRATA_CUDNN_FOUND)
+    return()
+  endif()
+  set(source ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/../kernels/ops/cuda/cudnn/attention.cc)
+  target_sources(${target} PRIVATE ${source})
+  target_compile_definitions(${target} PRIVATE STRATA_HAVE_CUDNN)
+  target_include_directories(${target} SYSTEM PRIVATE ${STRATA_CUDNN_INCLUDE}
+    ${STRATA_CUDNN_FRONTEND})
+  # Host code that sets up graphs, of headers that take minutes to optimize.
+  set_source_files_properties(${source} TARGET_DIRECTORY ${target} PROPERTIES COMPILE_OPTIONS -O1)
 endfunction()
 
 # strata_nccl(TARGET): collectives between GPUs, for a backend; without nccl.h they are refused.

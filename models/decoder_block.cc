@@ -82,7 +82,7 @@ struct DecoderBlock::Workspace {
   Matrix dresidual;  // (M, C): the gradient along the residual stream, from dout to dx
   Matrix dbranch;    // (M, C): at the input of a branch
   Matrix dattended;  // (M, H·D), in the memory of dbranch
-  Matrix dmlp;       // (M, F or 2F): of mlp_in; its last F columns first of mlp_out
+  Matrix dmlp;       // (M, F or 2F): of mlp_in; with SwiGLU its last F columns first of mlp_out
   Matrix dqkv;       // (M, (H + 2 Hkv)·D), in the memory of dmlp
   float* row_dots;   // (B, H, T)
 
@@ -178,13 +178,14 @@ void DecoderBlock::forward_to_mlp(Stream& stream, const ResidentWeights& w, cons
   ops::add(stream, s.residual, s.residual, input);
   norm_.forward(stream, s.normed2, s.norm2, s.residual, w, tensors_.norm2_weight,
                 tensors_.norm2_bias);
-  ops::linear_forward(stream, s.mlp_in, s.normed2, w.matrix(tensors_.mlp_in_weight),
-                      w.vector(tensors_.mlp_in_bias));
-  const std::int64_t f = config_.intermediate;
+  const Matrix weight = w.matrix(tensors_.mlp_in_weight);
+  const void* const bias = w.vector(tensors_.mlp_in_bias);
   if (config_.mlp == MlpKind::swiglu) {
+    const std::int64_t f = config_.intermediate;
+    ops::linear_forward(stream, s.mlp_in, s.normed2, weight, bias);
     ops::swiglu_forward(stream, s.mlp_out, columns_of(s.mlp_in, 0, f), columns_of(s.mlp_in, f, f));
   } else {
-    ops::gelu_forward(stream, s.mlp_out, s.mlp_in);
+    ops::linear_gelu_forward(stream, s.mlp_out, s.mlp_in, s.normed2, weight, bias);
   }
 }
 
@@ -231,17 +232,17 @@ void DecoderBlock::decode(Stream& stream, Batch batch, std::int64_t past, const 
 // Adds the MLP's part to dresidual, which begins as dout.
 void DecoderBlock::backward_mlp(Stream& stream, const Backward& call) const {
   const auto& [batch, w, g, into, s, d, input, doutput] = call;
-  const std::int64_t f = config_.intermediate;
-  const Matrix dmlp_out = columns_of(d.dmlp, d.dmlp.cols - f, f);
+  const Matrix mlp_out_weight = w.matrix(tensors_.mlp_out_weight);
   ops::linear_backward_weight(stream, g.matrix(tensors_.mlp_out_weight),
                               g.vector(tensors_.mlp_out_bias), doutput, s.mlp_out, into);
-  ops::linear_backward_input(stream, dmlp_out, doutput, w.matrix(tensors_.mlp_out_weight),
-                             Into::overwrite);
   if (config_.mlp == MlpKind::swiglu) {
+    const std::int64_t f = config_.intermediate;
+    const Matrix dmlp_out = columns_of(d.dmlp, f, f);
+    ops::linear_backward_input(stream, dmlp_out, doutput, mlp_out_weight, Into::overwrite);
     ops::swiglu_backward(stream, columns_of(d.dmlp, 0, f), dmlp_out, dmlp_out,
                          columns_of(s.mlp_in, 0, f), columns_of(s.mlp_in, f, f));
   } else {
-    ops::gelu_backward(stream, d.dmlp, d.dmlp, s.mlp_in);
+    ops::linear_gelu_backward_input(stream, d.dmlp, doutput, mlp_out_weight, s.mlp_in);
   }
   ops::linear_backward_weight(stream, g.matrix(tensors_.mlp_in_weight),
                               g.vector(tensors_.mlp_in_bias), d.dmlp, s.normed2, into);

@@ -99,6 +99,10 @@ ops::CpuOpsLimits op_limits(const RunSetup& setup) {
   limits.tokens_max = setup.shape.micro_batch.tokens;
   limits.head_dim = setup.model.head_dim;
   limits.heads_per_kv_head = setup.model.heads / setup.model.kv_heads;
+  if (setup.shape.purpose == Purpose::training && setup.shape.precision == Dtype::bf16 &&
+      !setup.options.pack) {
+    limits.trained_heads = setup.model.heads;
+  }
   return limits;
 }
 

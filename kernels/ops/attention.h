@@ -11,6 +11,7 @@
 // like flash_attn_with_kvcache of Dao's flash-attention.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <optional>
 
@@ -29,6 +30,7 @@ struct AttentionShape {
   std::int64_t channels() const { return heads * head_dim; }
   std::int64_t kv_channels() const { return kv_heads * head_dim; }
   std::int64_t heads_per_kv_head() const { return heads / kv_heads; }
+  auto operator<=>(const AttentionShape&) const = default;
 };
 
 struct AttentionOptions {

@@ -29,6 +29,10 @@ class CudaOps {
   virtual void linear_backward_input(Stream& stream, Matrix dx, Matrix dy, Matrix w, Into into) = 0;
   virtual void linear_backward_weight(Stream& stream, Matrix dw, float* dbias, Matrix dy, Matrix x,
                                       Into into) = 0;
+  virtual void linear_gelu_forward(Stream& stream, Matrix y, Matrix h, Matrix x, Matrix w,
+                                   const void* bias) = 0;
+  virtual void linear_gelu_backward_input(Stream& stream, Matrix dh, Matrix dy, Matrix w,
+                                          Matrix h) = 0;
 
   virtual void attention_forward(Stream& stream, const AttentionShape& shape,
                                  const AttentionOptions& options, Matrix out, float* log_sum_exp,
@@ -85,7 +89,7 @@ class CudaOps {
 void attach_cuda_ops(const CudaBackend& backend, Device& device, const CpuOpsLimits& limits);
 std::int64_t cuda_ops_scratch_bytes(const CudaBackend& backend, const CpuOpsLimits& limits);
 
-// Name and version of the library that multiplies.
+// Name and version of the library that multiplies, and of the one that computes attention.
 std::string cuda_matmul_library(const CudaBackend& backend);
 
 namespace cuda_entry {

@@ -4,6 +4,7 @@
 #include "kernels/ops/checks.h"
 #include "kernels/ops/cpu/linear.h"
 #include "kernels/ops/cuda_ops.h"
+#include "kernels/ops/elementwise.h"
 
 namespace strata::ops {
 namespace {
@@ -57,6 +58,30 @@ void linear_backward_weight(Stream& stream, Matrix dw, float* dbias, Matrix dy, 
   as_cpu(stream).launch(kName, [=](CpuDevice& device) {
     cpu::linear_backward_weight(device, dw, dbias, dy, x, into);
   });
+}
+
+void linear_gelu_forward(Stream& stream, Matrix y, Matrix h, Matrix x, Matrix w, const void* bias) {
+  constexpr const char* kName = "linear_gelu_forward";
+  check_shapes(kName, h, x, w);
+  check_same_shape(kName, y, h);
+  for (const Matrix& operand : {y, h, w}) check_dtype(kName, operand, x.dtype);
+  if (CudaOps* const cuda = cuda_ops(stream)) {
+    return cuda->linear_gelu_forward(stream, y, h, x, w, bias);
+  }
+  linear_forward(stream, h, x, w, bias);
+  gelu_forward(stream, y, h);
+}
+
+void linear_gelu_backward_input(Stream& stream, Matrix dh, Matrix dy, Matrix w, Matrix h) {
+  constexpr const char* kName = "linear_gelu_backward_input";
+  check_shapes(kName, dy, dh, w);
+  check_same_shape(kName, dh, h);
+  for (const Matrix& operand : {dh, w, h}) check_dtype(kName, operand, dy.dtype);
+  if (CudaOps* const cuda = cuda_ops(stream)) {
+    return cuda->linear_gelu_backward_input(stream, dh, dy, w, h);
+  }
+  linear_backward_input(stream, dh, dy, w, Into::overwrite);
+  gelu_backward(stream, dh, dh, h);
 }
 
 }  // namespace strata::ops

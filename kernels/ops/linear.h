@@ -24,4 +24,11 @@ void linear_backward_input(Stream& stream, Matrix dx, Matrix dy, Matrix w, Into 
 void linear_backward_weight(Stream& stream, Matrix dw, float* dbias, Matrix dy, Matrix x,
                             Into into);
 
+// The first layer of an MLP: h (M, N) = x · wᵀ + bias, which backward needs, and y (M, N) = gelu(h)
+// (elementwise.h). A device that makes both at once takes gelu of h before h is rounded.
+void linear_gelu_forward(Stream& stream, Matrix y, Matrix h, Matrix x, Matrix w, const void* bias);
+
+// Of the layer behind it, w (N, K), back to h: dh (M, K) = (dy (M, N) · w) ∘ gelu'(h (M, K)).
+void linear_gelu_backward_input(Stream& stream, Matrix dh, Matrix dy, Matrix w, Matrix h);
+
 }  // namespace strata::ops

@@ -60,6 +60,9 @@ class Report:
                 yield (f"memory that kernels took, {m['name']}",
                        f"{m['grew_bytes'] / 2**20:.1f} MiB",
                        f"beside {m['context_bytes'] / 2**20:.0f} MiB measured")
+            elif m["kind"] == "enqueue":
+                share = m["host_seconds"] / m["seconds"]
+                yield m["name"], f"{m['seconds'] * 1e6:.0f} µs", f"{share:.0%} of it to enqueue"
             elif m["kind"] == "overlap":
                 yield f"overlap, {m['name']}", f"{m['seconds'] * 1e3:.2f} ms", self.overlap(m)
             else:

@@ -1,7 +1,8 @@
 // The functions of cuBLASLt that the project calls: products in f32, one after the other, on the
 // stream's thread. What the real one refuses or punishes is refused or reported here: unsupported
 // types, layouts that do not fit together, an algorithm of another problem, and memory that is
-// misaligned or too small for the algorithm that was chosen.
+// misaligned or too small for the algorithm that was chosen. Of epilogues there are those that are
+// used: a bias, a GELU that keeps its input, both, and the GELU's gradient.
 //
 // Where the preference allows in-place reductions, the order of sums changes from call to call.
 #include <cublasLt.h>
@@ -9,36 +10,15 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <vector>
 
+#include "cuda_sim/cublaslt_product.h"
 #include "cuda_sim/faults.h"
 #include "cuda_sim/memory.h"
 #include "cuda_sim/stream.h"
-#include "kernels/base/dtype.h"
 
 using namespace strata::cuda_sim;
-using strata::bf16;
 
 namespace {
-
-struct Product {
-  cublasComputeType_t compute = CUBLAS_COMPUTE_32F;
-  cudaDataType scale_type = CUDA_R_32F;
-  cublasOperation_t a_operation = CUBLAS_OP_N;
-  cublasOperation_t b_operation = CUBLAS_OP_N;
-  cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
-  const void* bias = nullptr;
-};
-
-struct MatrixLayout {  // column-major
-  cudaDataType type = CUDA_R_32F;
-  std::int64_t rows = 0;
-  std::int64_t cols = 0;
-  std::int64_t stride = 0;
-  friend bool operator==(const MatrixLayout&, const MatrixLayout&) = default;
-
-  std::int64_t element_bytes() const { return type == CUDA_R_16BF ? 2 : 4; }
-};
 
 struct Preference {
   std::uint64_t workspace_bytes = 0;
@@ -74,121 +54,6 @@ cublasStatus_t set(Value& attribute, const void* from, std::size_t bytes) {
   if (from == nullptr || bytes != sizeof(Value)) return CUBLAS_STATUS_INVALID_VALUE;
   std::memcpy(&attribute, from, bytes);
   return CUBLAS_STATUS_SUCCESS;
-}
-
-struct Problem {
-  Product product;
-  MatrixLayout a;
-  MatrixLayout b;
-  MatrixLayout d;
-
-  std::int64_t sums() const { return product.a_operation == CUBLAS_OP_N ? a.cols : a.rows; }
-
-  bool fits_together() const {
-    const bool a_plain = product.a_operation == CUBLAS_OP_N;
-    const bool b_plain = product.b_operation == CUBLAS_OP_N;
-    return (a_plain ? a.rows : a.cols) == d.rows && (b_plain ? b.cols : b.rows) == d.cols &&
-           (b_plain ? b.rows : b.cols) == sums();
-  }
-  bool supported() const {
-    const bool bf16_factors = a.type == CUDA_R_16BF && b.type == CUDA_R_16BF;
-    const bool f32_factors = a.type == CUDA_R_32F && b.type == CUDA_R_32F;
-    const bool types = (bf16_factors && (d.type == CUDA_R_16BF || d.type == CUDA_R_32F)) ||
-                       (f32_factors && d.type == CUDA_R_32F);
-    const bool epilogue = product.epilogue == CUBLASLT_EPILOGUE_DEFAULT ||
-                          (product.epilogue == CUBLASLT_EPILOGUE_BIAS && product.bias != nullptr);
-    return types && epilogue && product.compute == CUBLAS_COMPUTE_32F &&
-           product.scale_type == CUDA_R_32F;
-  }
-  // FNV-1a of what an algorithm is chosen by.
-  std::uint16_t hash() const {
-    std::uint64_t hash = 0xcbf29ce484222325;
-    const auto add = [&](auto value) {
-      hash = (hash ^ static_cast<std::uint64_t>(value)) * 0x100000001b3;
-    };
-    for (const MatrixLayout& matrix : {a, b, d}) {
-      add(matrix.type);
-      add(matrix.rows);
-      add(matrix.cols);
-      add(matrix.stride);
-    }
-    add(product.a_operation);
-    add(product.b_operation);
-    add(product.epilogue);
-    return static_cast<std::uint16_t>(hash ^ hash >> 16 ^ hash >> 32 ^ hash >> 48);
-  }
-};
-
-// Column by column, so that what lies between columns is not touched.
-float read(const std::byte* column, cudaDataType type, std::int64_t row) {
-  if (type == CUDA_R_32F) return reinterpret_cast<const float*>(column)[row];
-  return strata::to_float(reinterpret_cast<const bf16*>(column)[row]);
-}
-template <Access access>
-std::byte* column_of(const void* matrix, const MatrixLayout& layout, std::int64_t col) {
-  const auto* const at =
-      static_cast<const std::byte*>(matrix) + col * layout.stride * layout.element_bytes();
-  return static_cast<std::byte*>(checked_range(at, layout.rows * layout.element_bytes(), access));
-}
-
-// op(matrix) as rows of op(matrix)ᵀ: (cols of op(matrix), rows of op(matrix)), dense.
-std::vector<float> columns_of(const void* matrix, const MatrixLayout& layout,
-                              cublasOperation_t operation) {
-  std::vector<float> values(static_cast<std::size_t>(layout.rows * layout.cols));
-  for (std::int64_t col = 0; col < layout.cols; ++col) {
-    const std::byte* const column = column_of<Access::read>(matrix, layout, col);
-    for (std::int64_t row = 0; row < layout.rows; ++row) {
-      const std::int64_t to =
-          operation == CUBLAS_OP_N ? col * layout.rows + row : row * layout.cols + col;
-      values[static_cast<std::size_t>(to)] = read(column, layout.type, row);
-    }
-  }
-  return values;
-}
-
-struct Operands {
-  const void* a;
-  const void* b;
-  void* d;
-  float alpha;
-  float beta;
-};
-
-void multiply(const Problem& problem, const Operands& operands, bool backwards) {
-  const MatrixLayout& d = problem.d;
-  const std::int64_t k_count = problem.sums();
-  const auto a = columns_of(operands.a, problem.a, problem.product.a_operation);
-  const auto b = columns_of(operands.b, problem.b, problem.product.b_operation);
-  std::vector<float> bias(static_cast<std::size_t>(d.rows));
-  if (problem.product.epilogue == CUBLASLT_EPILOGUE_BIAS) {
-    const MatrixLayout vector = {d.type, d.rows, 1, d.rows};
-    const std::byte* const entries = column_of<Access::read>(problem.product.bias, vector, 0);
-    for (std::int64_t row = 0; row < d.rows; ++row) {
-      bias[static_cast<std::size_t>(row)] = read(entries, d.type, row);
-    }
-  }
-  std::vector<float> sums(static_cast<std::size_t>(d.rows));
-  for (std::int64_t col = 0; col < d.cols; ++col) {
-    std::ranges::fill(sums, 0.0f);
-    for (std::int64_t i = 0; i < k_count; ++i) {
-      const std::int64_t k = backwards ? k_count - 1 - i : i;
-      const float factor = b[static_cast<std::size_t>(col * k_count + k)];
-      const float* const column = &a[static_cast<std::size_t>(k * d.rows)];
-      for (std::size_t row = 0; row < sums.size(); ++row) sums[row] += factor * column[row];
-    }
-    std::byte* const to = operands.beta == 0 ? column_of<Access::write>(operands.d, d, col)
-                                             : column_of<Access::read>(operands.d, d, col);
-    for (std::int64_t row = 0; row < d.rows; ++row) {
-      float value = operands.alpha * sums[static_cast<std::size_t>(row)];
-      if (operands.beta != 0) value += operands.beta * read(to, d.type, row);
-      value += bias[static_cast<std::size_t>(row)];
-      if (d.type == CUDA_R_32F) {
-        reinterpret_cast<float*>(to)[row] = value;
-      } else {
-        reinterpret_cast<bf16*>(to)[row] = strata::to_bf16_nearest_even(value);
-      }
-    }
-  }
 }
 
 bool aligned(const void* address, std::uint32_t alignment) {
@@ -249,6 +114,10 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
       return set(product.epilogue, value, bytes);
     case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
       return set(product.bias, value, bytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER:
+      return set(product.aux, value, bytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD:
+      return set(product.aux_stride, value, bytes);
     default:
       report("cublasLtMatmulDescSetAttribute: attribute {} is not simulated",
              static_cast<int>(attribute));
@@ -351,8 +220,12 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t product, co
     if (workspace_bytes < algorithm.workspace_bytes || !aligned(workspace, 256)) {
       return CUBLAS_STATUS_INVALID_VALUE;
     }
-    const bool bias = problem.product.epilogue == CUBLASLT_EPILOGUE_BIAS;
-    if (bias && !aligned(problem.product.bias, 16)) report("cublasLtMatmul: a misaligned bias");
+    if (problem.product.has_bias() && !aligned(problem.product.bias, 16)) {
+      report("cublasLtMatmul: a misaligned bias");
+    }
+    if (problem.product.has_aux() && !aligned(problem.product.aux, 16)) {
+      report("cublasLtMatmul: a misaligned input of GELU");
+    }
 
     static std::atomic<int> calls = 0;
     const bool backwards = algorithm.any_order != 0 && calls.fetch_add(1) % 2 == 1;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "cuda_sim/faults.h"
@@ -104,6 +105,19 @@ TEST(CublasLt, HasNoAlgorithmForWhatTheRealOneDoesNotSupport) {
   Product without_bias;
   without_bias.set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
   EXPECT_EQ(without_bias.choose(algorithm), CUBLAS_STATUS_NOT_SUPPORTED);
+  for (const cublasLtEpilogue_t epilogue : {CUBLASLT_EPILOGUE_GELU_AUX, CUBLASLT_EPILOGUE_DGELU}) {
+    Product gelu;
+    gelu.set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
+    EXPECT_EQ(gelu.choose(algorithm), CUBLAS_STATUS_NOT_SUPPORTED);
+    const strata::cuda_sim::Memory<float> input(256);
+    gelu.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, input.data());
+    for (const auto& [stride, status] : {std::pair(std::int64_t{12}, CUBLAS_STATUS_NOT_SUPPORTED),
+                                         std::pair(std::int64_t{0}, CUBLAS_STATUS_NOT_SUPPORTED),
+                                         std::pair(std::int64_t{16}, CUBLAS_STATUS_SUCCESS)}) {
+      gelu.set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, stride);
+      EXPECT_EQ(gelu.choose(algorithm), status) << stride;
+    }
+  }
   Product transposed;  // a (rows, sums) becomes (sums, rows)
   transposed.set(CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_T);
   EXPECT_EQ(transposed.choose(algorithm), CUBLAS_STATUS_INVALID_VALUE);

@@ -21,11 +21,26 @@ constexpr int kRuns = 5;
 constexpr ops::CpuOpsLimits kLimits = {.weight_rows_max = 32768,
                                        .weight_cols_max = 32768,
                                        .rows_max = 32768,
-                                       .tokens_max = 32768,
+                                       .tokens_max = 1024,
                                        .head_dim = 128,
-                                       .heads_per_kv_head = 8};
+                                       .heads_per_kv_head = 4,
+                                       .trained_heads = 32};
 
 std::int64_t random_bytes(Scale scale) { return scale == Scale::full ? 32 * kMiB : 16 * kKiB; }
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+template <typename Run>
+double median_of_runs(const Run& run) {
+  std::vector<double> times(kRuns);
+  for (double& time : times) time = run();
+  std::ranges::nth_element(times, times.begin() + kRuns / 2);
+  return times[kRuns / 2];
+}
 
 void fill(const PinnedBuffer& buffer, Dtype dtype) {
   std::minstd_rand generator(1);
@@ -90,27 +105,42 @@ Operand Bench::ids(const std::vector<std::int32_t>& values) {
 
 double Bench::seconds(const std::function<void()>& enqueue,
                       const std::function<void()>& synchronize) {
-  using Clock = std::chrono::steady_clock;
   const auto run = [&](int repeats) {
     const auto start = Clock::now();
     for (int i = 0; i < repeats; ++i) enqueue();
     synchronize();
-    return std::chrono::duration<double>(Clock::now() - start).count();
+    return seconds_since(start);
   };
   run(1);
   if (scale_ == Scale::tiny) return run(1);
   int repeats = 1;
   while (run(repeats) < kRunSeconds) repeats *= 2;
-  std::vector<double> times(kRuns);
-  for (double& time : times) time = run(repeats) / repeats;
-  std::ranges::nth_element(times, times.begin() + kRuns / 2);
-  return times[kRuns / 2];
+  return median_of_runs([&] { return run(repeats) / repeats; });
+}
+
+double Bench::host_seconds(const std::function<void()>& enqueue) {
+  stream_->synchronize();
+  constexpr int kRepeats = 8;  // a block's 40 launches each, of some 1,000 that a stream takes
+  return median_of_runs([&] {
+    const auto start = Clock::now();
+    for (int i = 0; i < kRepeats; ++i) enqueue();
+    const double seconds = seconds_since(start) / kRepeats;
+    stream_->synchronize();
+    return seconds;
+  });
 }
 
 void report(const char* kind, const std::string& name, double seconds, const Floor& floor) {
   std::printf(R"({"kind": "%s", "name": "%s", "seconds": %.6g, "bytes": %.0f, "flops": %.0f})"
               "\n",
               kind, name.c_str(), seconds, floor.bytes, floor.flops);
+  std::fflush(stdout);
+}
+
+void report_enqueue(const std::string& name, double host_seconds, double seconds) {
+  std::printf(R"({"kind": "enqueue", "name": "%s", "host_seconds": %.6g, "seconds": %.6g})"
+              "\n",
+              name.c_str(), host_seconds, seconds);
   std::fflush(stdout);
 }
 

@@ -47,6 +47,8 @@ class Bench {
   double seconds(const std::function<void()>& enqueue) {
     return seconds(enqueue, [this] { stream_->synchronize(); });
   }
+  // Of `enqueue` alone, while the stream has room for what it enqueues.
+  double host_seconds(const std::function<void()>& enqueue);
 
  private:
   static CudaDeviceOptions options(Scale scale);
@@ -68,5 +70,6 @@ struct Floor {
   double flops = 0;
 };
 void report(const char* kind, const std::string& name, double seconds, const Floor& floor);
+void report_enqueue(const std::string& name, double host_seconds, double seconds);
 
 }  // namespace strata::gpu_bench

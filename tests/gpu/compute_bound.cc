@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "kernels/base/bytes.h"
+#include "kernels/ops/cuda/attention_choice.h"
 #include "tests/gpu/measurements.h"
 
 namespace strata::gpu_bench {
@@ -99,8 +100,10 @@ void measure_attention_case(Bench& bench, const AttentionCase& of, Dtype dtype) 
   const ops::AttentionOptions options = {.window = of.window};
   const double pair_flops = visible_pairs(of) * static_cast<double>(shape.head_dim);
   const auto run = [&](const char* pass, double flops, auto enqueue) {
-    report("attention", fmt::format("{} {} {}", of.name, name_of(dtype), pass),
-           bench.seconds(enqueue), {.flops = flops});
+    report(
+        "attention",
+        fmt::format("{} {} {}, {}", of.name, name_of(dtype), pass, ops::cuda::attention_library()),
+        bench.seconds(enqueue), {.flops = flops});
   };
   run("forward", 4 * pair_flops, [&] {
     bench.ops().attention_forward(bench.stream(), shape, options, out.view, log_sum_exp.f32(),

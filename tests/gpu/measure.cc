@@ -1,6 +1,6 @@
 // What the CUDA backend's kernels do on the GPU at hand, for scripts/gpu_check:
 //
-//   gpu_measure memory|matmul|attention|overlap|all [--tiny]
+//   gpu_measure memory|matmul|attention|overlap|enqueue|all [--tiny]
 //
 // Prints a line of JSON for each measurement: its seconds, and the bytes or flops of its floor.
 #include <cuda_runtime_api.h>
@@ -23,7 +23,8 @@ struct Group {
 constexpr Group kGroups[] = {{"memory", measure_memory},
                              {"matmul", measure_matmul},
                              {"attention", measure_attention},
-                             {"overlap", measure_overlap}};
+                             {"overlap", measure_overlap},
+                             {"enqueue", measure_enqueue}};
 
 std::int64_t free_bytes() {
   std::size_t free = 0;
@@ -63,7 +64,7 @@ int main(int argc, char** argv) {
   using strata::gpu_bench::Scale;
   const bool tiny = argc == 3 && std::string_view(argv[2]) == "--tiny";
   if (argc < 2 || (argc > 2 && !tiny)) {
-    std::fputs("usage: gpu_measure memory|matmul|attention|overlap|all [--tiny]\n", stderr);
+    std::fputs("usage: gpu_measure memory|matmul|attention|overlap|enqueue|all [--tiny]\n", stderr);
     return 2;
   }
   try {

@@ -122,11 +122,13 @@ class Reports(unittest.TestCase):
         report = Report(GPU, ROOT)
         lines = [{"kind": "memory", "name": "device copy", "seconds": 1, "bytes": 4e12, "flops": 0},
                  {"kind": "memory", "name": "add f32", "seconds": 2, "bytes": 4e12, "flops": 0},
-                 {"kind": "matmul", "name": "square", "seconds": 1, "bytes": 0, "flops": 494.5e12}]
+                 {"kind": "matmul", "name": "square", "seconds": 1, "bytes": 0, "flops": 494.5e12},
+                 {"kind": "enqueue", "name": "block", "host_seconds": 2e-4, "seconds": 1e-3}]
         report.add_measurements(mock.Mock(output="\n".join(map(json.dumps, lines))))
         self.assertEqual(list(report.rows()), [("device copy", "4000 GB/s", "100%"),
                                                ("add f32", "2000 GB/s", "50%"),
-                                               ("square", "494 TFLOP/s", "50%")])
+                                               ("square", "494 TFLOP/s", "50%"),
+                                               ("block", "1000 µs", "20% of it to enqueue")])
 
 
 if __name__ == "__main__":

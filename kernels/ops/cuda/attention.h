@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "kernels/ops/attention.h"
+#include "kernels/ops/cuda/scratch.h"
 
 namespace strata::ops::cuda {
 
@@ -23,7 +24,8 @@ void attention_backward(cudaStream_t stream, const AttentionShape& shape,
                         const AttentionOptions& options, const Qkv& gradients, float* row_dots,
                         const Matrix& dout, const Qkv& qkv, const Matrix& out,
                         const float* log_sum_exp);
-void attention_with_cache(cudaStream_t stream, const AttentionShape& shape,
+// Of one token by kernels of its own (attention_decode.h), which use `scratch`.
+void attention_with_cache(cudaStream_t stream, const Scratch& scratch, const AttentionShape& shape,
                           const AttentionOptions& options, const Matrix& out, const Qkv& qkv,
                           const KvCache& cache, std::int64_t past);
 

@@ -76,43 +76,35 @@ __global__ void __launch_bounds__(Tiles<T, kDim>::kThreads)
   const typename Size::Tile k(memory, Size::kOther);
   const typename Size::Tile v(memory, Size::kOther);
 
-  const int first_query = static_cast<int>(blocks_x() - 1 - block_x()) * Size::kOwn;
-  const std::int64_t sequence = block_z();
-  const std::int64_t head = block_y();
-  const std::int64_t kv_head = head / call.heads_per_kv_head;
-  const std::int64_t row = sequence * call.tokens;
-  const auto keys = operands.k.head(call, row, kv_head);
-  const auto values = operands.v.head(call, row, kv_head);
-  const auto douts = operands.dout.head(call, row, head);
-  load_tile(q, Size::kOwn, operands.q.head(call, row, head), first_query, call.tokens,
-            call.head_dim);
-  load_tile(dout, Size::kOwn, douts, first_query, call.tokens, call.head_dim);
+  const auto block = query_block<Size::kOwn>(call, operands.q, operands.k, operands.v);
+  const auto douts = operands.dout.head(call, block.row, block.head);
+  load_tile(q, Size::kOwn, block.queries, block.first_query, call.tokens, call.head_dim);
+  load_tile(dout, Size::kOwn, douts, block.first_query, call.tokens, call.head_dim);
 
   const int warp_row = warp_index() * kFragment;
-  const int warp_query = first_query + warp_row;
-  const std::int64_t first_row = (sequence * call.heads + head) * call.tokens;
+  const int warp_query = block.first_query + warp_row;
   QueryRow rows[2];
   float dots[2] = {};
-  make_row_dots(dots, operands.row_dots + first_row, douts, operands.out.head(call, row, head),
-                warp_query, call);
+  make_row_dots(dots, operands.row_dots + block.statistics, douts,
+                operands.out.head(call, block.row, block.head), warp_query, call);
   for (int r = 0; r < 2; ++r) {
     const int query = warp_query + SumFragment::row(2 * r);
     if (query >= call.tokens) {
       rows[r] = {0, 0, INT_MAX};
     } else {
-      rows[r] = {load(operands.log_sum_exp + first_row + query) * kLog2E, dots[r],
-                 first_visible_key(call, sequence, query)};
+      rows[r] = {load(operands.log_sum_exp + block.statistics + query) * kLog2E, dots[r],
+                 first_visible_key(call, block.sequence, query)};
     }
   }
 
   const float scale = call.scale * kLog2E;
   WarpSums<kDim> dq;
-  const int first_visible = first_visible_key(call, sequence, first_query, Size::kOwn);
-  const int keys_end = std::min(call.tokens, first_query + Size::kOwn);
+  const int first_visible = first_visible_key(call, block.sequence, block.first_query, Size::kOwn);
+  const int keys_end = std::min(call.tokens, block.first_query + Size::kOwn);
   for (int key = first_visible / Size::kOther * Size::kOther; key < keys_end; key += Size::kOther) {
     sync_threads();
-    load_tile(k, Size::kOther, keys, key, keys_end, call.head_dim);
-    load_tile(v, Size::kOther, values, key, keys_end, call.head_dim);
+    load_tile(k, Size::kOther, block.keys, key, keys_end, call.head_dim);
+    load_tile(v, Size::kOther, block.values, key, keys_end, call.head_dim);
     async_wait();
     sync_threads();
     if (warp_query >= call.tokens || key >= warp_query + kFragment) continue;
@@ -137,8 +129,8 @@ __global__ void __launch_bounds__(Tiles<T, kDim>::kThreads)
   }
   sync_threads();  // against spills, as in the forward
   if (warp_query >= call.tokens) return;
-  store_sums(operands.dq.head(call, row, head), warp_query, call.tokens, call.head_dim, dq,
-             {call.scale, call.scale}, q, warp_row);
+  store_sums(operands.dq.head(call, block.row, block.head), warp_query, call.tokens, call.head_dim,
+             dq, {call.scale, call.scale}, q, warp_row);
 }
 
 // Which sums a block of keys makes: both, where they fit its registers.

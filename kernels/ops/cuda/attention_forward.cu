@@ -1,4 +1,6 @@
 #include "kernels/device/cuda/cuda_error.h"
+#include "kernels/ops/cuda/attention.h"
+#include "kernels/ops/cuda/attention_decode.h"
 #include "kernels/ops/cuda/attention_tiles.h"
 
 namespace strata::ops::cuda {
@@ -105,36 +107,29 @@ __global__ void __launch_bounds__(Tiles<T, kDim>::kThreads)
   const typename Size::Tile k(memory, Size::kOther);
   const typename Size::Tile v(memory, Size::kOther);
 
-  // Late queries see most keys: they go first.
-  const int first_query = static_cast<int>(blocks_x() - 1 - block_x()) * Size::kOwn;
-  const std::int64_t sequence = block_z();
-  const std::int64_t head = block_y();
-  const std::int64_t kv_head = head / call.heads_per_kv_head;
-  const auto keys = operands.k.head(call, sequence * call.keys, kv_head);
-  const auto values = operands.v.head(call, sequence * call.keys, kv_head);
-  const auto queries = operands.q.head(call, sequence * call.tokens, head);
-  const int first_visible = first_visible_key(call, sequence, first_query, Size::kOwn);
-  const int keys_end = call.past + std::min(call.tokens, first_query + Size::kOwn);
+  const auto block = query_block<Size::kOwn>(call, operands.q, operands.k, operands.v);
+  const int first_visible = first_visible_key(call, block.sequence, block.first_query, Size::kOwn);
+  const int keys_end = call.past + std::min(call.tokens, block.first_query + Size::kOwn);
 
   const int warp_row = warp_index() * kFragment;
-  const int warp_query = first_query + warp_row;
-  SoftmaxRows<T, kDim> softmax(call, sequence, warp_query);
+  const int warp_query = block.first_query + warp_row;
+  SoftmaxRows<T, kDim> softmax(call, block.sequence, warp_query);
   WarpSums<kDim> out;
 
   const int first_key = first_visible / Size::kOther * Size::kOther;
-  load_tile(q, Size::kOwn, queries, first_query, call.tokens, call.head_dim);
-  load_tile(k, Size::kOther, keys, first_key, keys_end, call.head_dim);
+  load_tile(q, Size::kOwn, block.queries, block.first_query, call.tokens, call.head_dim);
+  load_tile(k, Size::kOther, block.keys, first_key, keys_end, call.head_dim);
   for (int key = first_key; key < keys_end; key += Size::kOther) {
     async_wait();
     sync_threads();
-    load_tile(v, Size::kOther, values, key, keys_end, call.head_dim);
+    load_tile(v, Size::kOther, block.values, key, keys_end, call.head_dim);
     const bool sees = warp_query < call.tokens && key < call.past + warp_query + kFragment;
     WarpSums<Size::kOther> scores;
     if (sees) multiply_by_rows(scores, q, warp_row, k, call.head_dim);
     async_wait();
     sync_threads();
     if (key + Size::kOther < keys_end) {
-      load_tile(k, Size::kOther, keys, key + Size::kOther, keys_end, call.head_dim);
+      load_tile(k, Size::kOther, block.keys, key + Size::kOther, keys_end, call.head_dim);
     }
     if (!sees) continue;
     if (!all_visible(call, warp_query, kFragment, key, Size::kOther)) softmax.mask(scores, key);
@@ -147,10 +142,10 @@ __global__ void __launch_bounds__(Tiles<T, kDim>::kThreads)
   float factors[2];
   float log_sums[2];
   softmax.finish(factors, log_sums);
-  store_sums(operands.out.head(call, sequence * call.tokens, head), warp_query, call.tokens,
-             call.head_dim, out, factors, q, warp_row);
+  store_sums(operands.out.head(call, block.row, block.head), warp_query, call.tokens, call.head_dim,
+             out, factors, q, warp_row);
   if (operands.log_sum_exp == nullptr || lane_index() % 4 != 0) return;
-  float* const rows = operands.log_sum_exp + (sequence * call.heads + head) * call.tokens;
+  float* const rows = operands.log_sum_exp + block.statistics;
   for (int r = 0; r < 2; ++r) {
     const int query = warp_query + SumFragment::row(2 * r);
     if (query < call.tokens) store(rows + query, log_sums[r]);
@@ -204,13 +199,16 @@ void attention_forward(cudaStream_t stream, const AttentionShape& shape,
   run(stream, shape, attention_call(shape, options, shape.tokens, 0), out, log_sum_exp, qkv);
 }
 
-void attention_with_cache(cudaStream_t stream, const AttentionShape& shape,
+void attention_with_cache(cudaStream_t stream, const Scratch& scratch, const AttentionShape& shape,
                           const AttentionOptions& options, const Matrix& out, const Qkv& qkv,
                           const KvCache& cache, std::int64_t past) {
   put_rows_at(stream, cache.k, past, qkv.k);
   put_rows_at(stream, cache.v, past, qkv.v);
-  run(stream, shape, attention_call(shape, options, cache.k.rows, past), out, nullptr,
-      {qkv.q, cache.k, cache.v});
+  const AttentionCall call = attention_call(shape, options, cache.k.rows, past);
+  if (shape.tokens == 1) {
+    return attention_decode(stream, scratch, call, out, qkv.q, cache.k, cache.v);
+  }
+  run(stream, shape, call, out, nullptr, {qkv.q, cache.k, cache.v});
 }
 
 }  // namespace strata::ops::cuda

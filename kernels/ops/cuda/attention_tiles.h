@@ -48,11 +48,52 @@ struct HeadRows {
   }
 };
 
+// The queries that a block has, kQueries of one head of one sequence, and the keys that they may
+// see. Late queries see most keys: they go first.
+template <typename T>
+struct QueryBlock {
+  int first_query;
+  std::int64_t sequence;
+  std::int64_t head;
+  std::int64_t row;         // where the sequence begins, in rows of queries
+  std::int64_t statistics;  // where the head does, in (B, H, T)
+  HeadRows<const T> queries;
+  HeadRows<const T> keys;
+  HeadRows<const T> values;
+};
+template <int kQueries, typename T>
+__device__ inline QueryBlock<T> query_block(const AttentionCall& call, const HeadRows<const T>& q,
+                                            const HeadRows<const T>& k,
+                                            const HeadRows<const T>& v) {
+  const std::int64_t sequence = block_z();
+  const std::int64_t head = block_y();
+  const std::int64_t kv_head = head / call.heads_per_kv_head;
+  return {.first_query = static_cast<int>(blocks_x() - 1 - block_x()) * kQueries,
+          .sequence = sequence,
+          .head = head,
+          .row = sequence * call.tokens,
+          .statistics = (sequence * call.heads + head) * call.tokens,
+          .queries = q.head(call, sequence * call.tokens, head),
+          .keys = k.head(call, sequence * call.keys, kv_head),
+          .values = v.head(call, sequence * call.keys, kv_head)};
+}
+
 // How many of a vector's columns, from `col` on, are the head's; not above 0: none.
 template <typename T>
 __device__ inline int columns_from(int col, int head_dim) {
   const int cols = head_dim - col;
   return cols < Vector<T>::kElements ? cols : Vector<T>::kElements;
+}
+
+// The first `cols` elements from an address of any alignment, then zeros.
+template <typename T>
+__device__ inline Vector<T> load_elements(const T* from, int cols) {
+  Vector<T> values = {};
+#pragma unroll
+  for (int c = 0; c < Vector<T>::kElements; ++c) {
+    if (c < cols) values.at[c] = load(from + c);
+  }
+  return values;
 }
 
 // A tile's rows become rows [first, first + rows) of a head, zeros from row `end` on and right of
@@ -71,14 +112,9 @@ __device__ inline void load_tile(const SharedTile<T, kDim>& tile, int rows,
     const int cols = first + row < end ? columns_from<T>(col, head_dim) : 0;
     if (in_vectors && cols == Tile::kElements) {
       copy_async(tile.vector(row, vector), from);
-      continue;
+    } else {
+      tile.vector(row, vector) = load_elements(from, cols);
     }
-    Vector<T> values = {};
-#pragma unroll
-    for (int c = 0; c < Tile::kElements; ++c) {
-      if (c < cols) values.at[c] = load(from + c);
-    }
-    tile.vector(row, vector) = values;
   }
 }
 

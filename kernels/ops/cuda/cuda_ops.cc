@@ -8,6 +8,7 @@
 #include "kernels/device/cuda/cuda_stream.h"
 #include "kernels/device/cuda_backend.h"
 #include "kernels/ops/cuda/attention.h"
+#include "kernels/ops/cuda/attention_choice.h"
 #include "kernels/ops/cuda/bias.h"
 #include "kernels/ops/cuda/cross_entropy.h"
 #include "kernels/ops/cuda/elementwise.h"
@@ -29,6 +30,7 @@ void launch(const char* name, Stream& stream, void (*op)(cudaStream_t, Parameter
 std::int64_t scratch_bytes(const CpuOpsLimits& limits) {
   return std::max({norm_scratch_bytes(limits.weight_cols_max),
                    embedding_scratch_bytes(limits.rows_max), Linear::kScratchBytes,
+                   attention_scratch_bytes(limits),
                    std::max(kBiasSums, limits.weight_rows_max) * bytes_of(Dtype::f32)});
 }
 
@@ -37,7 +39,8 @@ class AttachedOps final : public CudaOps {
   AttachedOps(Device& device, const CpuOpsLimits& limits)
       : memory_(device.allocate("scratch memory of ops", scratch_bytes(limits))),
         scratch_{memory_.data(), memory_.bytes()},
-        linear_(scratch_) {}
+        linear_(scratch_),
+        attention_(scratch_) {}
 
   void linear_forward(Stream& stream, Matrix y, Matrix x, Matrix w, const void* bias) override {
     as_cuda(stream).launch(__func__,
@@ -53,22 +56,36 @@ class AttachedOps final : public CudaOps {
       linear_.backward_weight(handle, dw, dbias, dy, x, into);
     });
   }
+  void linear_gelu_forward(Stream& stream, Matrix y, Matrix h, Matrix x, Matrix w,
+                           const void* bias) override {
+    as_cuda(stream).launch(
+        __func__, [&](cudaStream_t handle) { linear_.gelu_forward(handle, y, h, x, w, bias); });
+  }
+  void linear_gelu_backward_input(Stream& stream, Matrix dh, Matrix dy, Matrix w,
+                                  Matrix h) override {
+    as_cuda(stream).launch(
+        __func__, [&](cudaStream_t handle) { linear_.gelu_backward_input(handle, dh, dy, w, h); });
+  }
   void attention_forward(Stream& stream, const AttentionShape& shape,
                          const AttentionOptions& options, Matrix out, float* log_sum_exp,
                          const Qkv& qkv) override {
-    launch(__func__, stream, cuda::attention_forward, shape, options, out, log_sum_exp, qkv);
+    as_cuda(stream).launch(__func__, [&](cudaStream_t handle) {
+      attention_.forward(handle, shape, options, out, log_sum_exp, qkv);
+    });
   }
   void attention_backward(Stream& stream, const AttentionShape& shape,
                           const AttentionOptions& options, const Qkv& gradients, float* row_dots,
                           Matrix dout, const Qkv& qkv, Matrix out,
                           const float* log_sum_exp) override {
-    launch(__func__, stream, cuda::attention_backward, shape, options, gradients, row_dots, dout,
-           qkv, out, log_sum_exp);
+    as_cuda(stream).launch(__func__, [&](cudaStream_t handle) {
+      attention_.backward(handle, shape, options, gradients, row_dots, dout, qkv, out, log_sum_exp);
+    });
   }
   void attention_with_cache(Stream& stream, const AttentionShape& shape,
                             const AttentionOptions& options, Matrix out, const Qkv& qkv,
                             const KvCache& cache, std::int64_t past) override {
-    launch(__func__, stream, cuda::attention_with_cache, shape, options, out, qkv, cache, past);
+    launch(__func__, stream, cuda::attention_with_cache, scratch_, shape, options, out, qkv, cache,
+           past);
   }
   void gelu_forward(Stream& stream, Matrix y, Matrix x) override {
     launch(__func__, stream, cuda::gelu_forward, y, x);
@@ -144,6 +161,7 @@ class AttachedOps final : public CudaOps {
   DeviceBuffer memory_;
   Scratch scratch_;
   Linear linear_;
+  Attention attention_;
 };
 
 }  // namespace
@@ -166,7 +184,8 @@ std::int64_t strata_cuda_ops_scratch_bytes(const CpuOpsLimits& limits) {
 
 void strata_cuda_matmul_library(std::string& name) {
   const std::size_t version = cublasLtGetVersion();
-  name = fmt::format("cuBLASLt {}.{}.{}", version / 10000, version / 100 % 100, version % 100);
+  name = fmt::format("cuBLASLt {}.{}.{}, {}", version / 10000, version / 100 % 100, version % 100,
+                     cuda::attention_library());
 }
 
 }  // namespace strata::ops

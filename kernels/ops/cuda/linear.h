@@ -1,6 +1,6 @@
-// linear.h on a cuda device. Products by cuBLASLt (matmul.h), the bias in its epilogue where that
-// is possible, else put into the result before. The bias gradient has a kernel of its own: that of
-// cuBLASLt's epilogue cannot be added to what is there.
+// linear.h on a cuda device. Products by cuBLASLt (matmul.h), bias and GELU in its epilogue where
+// that is possible; else the bias is put into the result before, and the GELU has a kernel of its
+// own. So has the bias gradient: that of cuBLASLt's epilogue cannot be added to what is there.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -25,6 +25,10 @@ class Linear {
                       Into into);
   void backward_weight(cudaStream_t stream, const Matrix& dw, float* dbias, const Matrix& dy,
                        const Matrix& x, Into into);
+  void gelu_forward(cudaStream_t stream, const Matrix& y, const Matrix& h, const Matrix& x,
+                    const Matrix& w, const void* bias);
+  void gelu_backward_input(cudaStream_t stream, const Matrix& dh, const Matrix& dy, const Matrix& w,
+                           const Matrix& h);
 
  private:
   Matmul matmul_;

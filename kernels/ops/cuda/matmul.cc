@@ -21,6 +21,14 @@ cublasOperation_t operation_of(Layout layout) {
   return layout == Layout::transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
 }
 
+cublasLtEpilogue_t epilogue_of(bool bias, Gelu gelu) {
+  if (gelu == Gelu::backward) return CUBLASLT_EPILOGUE_DGELU;
+  if (gelu == Gelu::forward) {
+    return bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+  }
+  return bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+}
+
 // What algorithms may ask for: 16 bytes are enough for any.
 std::uint32_t alignment_of(const void* address) {
   constexpr std::uint32_t kMost = 16;
@@ -52,32 +60,72 @@ bool Matmul::can_add_bias(const Matrix& result, const Matrix& factor, const void
   return result.dtype == factor.dtype && alignment_of(bias) == 16;
 }
 
+// cuBLASLt has the input of a GELU in the result's dtype, its rows apart by a multiple of 8.
+bool Matmul::can_multiply(const Matrix& result, const Factor& left, const Factor& right,
+                          const Epilogue& epilogue) {
+  if (epilogue.bias != nullptr && !can_add_bias(result, left.memory, epilogue.bias)) return false;
+  if (epilogue.gelu != Gelu::none) {
+    const Matrix& input = epilogue.gelu_input;
+    if (result.dtype != left.memory.dtype || input.dtype != result.dtype || input.stride % 8 != 0 ||
+        alignment_of(input.data) != 16) {
+      return false;
+    }
+  }
+  const std::lock_guard lock(mutex_);
+  return plan_for(kind_of(result, left, right, epilogue), epilogue).algorithm.has_value();
+}
+
+Matmul::Kind Matmul::kind_of(const Matrix& result, const Factor& left, const Factor& right,
+                             const Epilogue& epilogue) {
+  return {.a = operand(right.memory),
+          .b = operand(left.memory),
+          .d = operand(result),
+          .a_layout = right.layout,
+          .b_layout = left.layout,
+          .bias = epilogue.bias != nullptr,
+          .gelu = epilogue.gelu,
+          .gelu_input_stride = epilogue.gelu_input.stride};
+}
+
 void Matmul::multiply(cudaStream_t stream, const Matrix& result, const Factor& left,
-                      const Factor& right, Into into, const void* bias) {
-  const Kind kind = {operand(right.memory), operand(left.memory), operand(result),
-                     right.layout,          left.layout,          bias != nullptr};
+                      const Factor& right, Into into, const Epilogue& epilogue) {
+  const Kind kind = kind_of(result, left, right, epilogue);
   const float one = 1;
   const float beta = into == Into::add ? 1.0f : 0.0f;
   const std::lock_guard lock(mutex_);
-  const Plan& plan = plan_for(kind, bias);
-  if (bias != nullptr) {
-    set<cublasLtMatmulDescSetAttribute>(plan.product.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER,
-                                        bias);
+  const Plan& plan = plan_for(kind, epilogue);
+  if (!plan.algorithm) {
+    throw_error<CudaError>(
+        "cuBLASLt has no algorithm for {} rows of {} columns {} apart in {}, of sums of {} {} ({})",
+        kind.d.cols, kind.d.rows, kind.d.stride, name_of(kind.d.dtype),
+        kind.a_layout == Layout::as_stored ? kind.a.cols : kind.a.rows, name_of(kind.a.dtype),
+        cublasLtGetStatusName(plan.status));
   }
+  set_pointers(plan, epilogue);
   check(
       cublasLtMatmul(handle_.get(), plan.product.get(), &one, right.memory.data, plan.a.get(),
                      left.memory.data, plan.b.get(), &beta, result.data, plan.d.get(), result.data,
-                     plan.d.get(), &plan.algorithm, workspace_, kWorkspaceBytes, stream),
+                     plan.d.get(), &*plan.algorithm, workspace_, kWorkspaceBytes, stream),
       "cublasLtMatmul");
 }
 
-const Matmul::Plan& Matmul::plan_for(const Kind& kind, const void* bias) {
-  const auto known = plans_.find(kind);
-  if (known != plans_.end()) return known->second;
-  return plans_.emplace(kind, make_plan(kind, bias)).first->second;
+void Matmul::set_pointers(const Plan& plan, const Epilogue& epilogue) {
+  const auto point = [&](cublasLtMatmulDescAttributes_t attribute, const void* address) {
+    set<cublasLtMatmulDescSetAttribute>(plan.product.get(), attribute, address);
+  };
+  if (epilogue.bias != nullptr) point(CUBLASLT_MATMUL_DESC_BIAS_POINTER, epilogue.bias);
+  if (epilogue.gelu != Gelu::none) {
+    point(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, epilogue.gelu_input.data);
+  }
 }
 
-Matmul::Plan Matmul::make_plan(const Kind& kind, const void* bias) const {
+const Matmul::Plan& Matmul::plan_for(const Kind& kind, const Epilogue& epilogue) {
+  const auto known = plans_.find(kind);
+  if (known != plans_.end()) return known->second;
+  return plans_.emplace(kind, make_plan(kind, epilogue)).first->second;
+}
+
+Matmul::Plan Matmul::make_plan(const Kind& kind, const Epilogue& epilogue) const {
   Plan plan;
   cublasLtMatmulDesc_t product = nullptr;
   check(cublasLtMatmulDescCreate(&product, CUBLAS_COMPUTE_32F, CUDA_R_32F),
@@ -88,10 +136,11 @@ Matmul::Plan Matmul::make_plan(const Kind& kind, const void* bias) const {
   };
   set_product(CUBLASLT_MATMUL_DESC_TRANSA, operation_of(kind.a_layout));
   set_product(CUBLASLT_MATMUL_DESC_TRANSB, operation_of(kind.b_layout));
-  if (kind.bias) {
-    set_product(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
-    set_product(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+  set_product(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(kind.bias, kind.gelu));
+  if (kind.gelu != Gelu::none) {
+    set_product(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, kind.gelu_input_stride);
   }
+  set_pointers(plan, epilogue);  // the choice depends on their alignments
   const auto layout = [](auto& handle, const Operand& of) {
     cublasLtMatrixLayout_t made = nullptr;
     check(cublasLtMatrixLayoutCreate(&made, type_of(of.dtype), static_cast<std::uint64_t>(of.rows),
@@ -125,18 +174,10 @@ void Matmul::choose_algorithm(Plan& plan, const Kind& kind) const {
 
   cublasLtMatmulHeuristicResult_t best = {};
   int found = 0;
-  const cublasStatus_t status =
+  plan.status =
       cublasLtMatmulAlgoGetHeuristic(handle_.get(), plan.product.get(), plan.a.get(), plan.b.get(),
                                      plan.d.get(), plan.d.get(), made, 1, &best, &found);
-  if (status == CUBLAS_STATUS_SUCCESS && found > 0) {
-    plan.algorithm = best.algo;
-    return;
-  }
-  throw_error<CudaError>(
-      "cuBLASLt has no algorithm for {} rows of {} columns {} apart in {}, of sums of {} {} ({})",
-      kind.d.cols, kind.d.rows, kind.d.stride, name_of(kind.d.dtype),
-      kind.a_layout == Layout::as_stored ? kind.a.cols : kind.a.rows, name_of(kind.a.dtype),
-      cublasLtGetStatusName(status));
+  if (plan.status == CUBLAS_STATUS_SUCCESS && found > 0) plan.algorithm = best.algo;
 }
 
 }  // namespace strata::ops::cuda

@@ -15,6 +15,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 
 #include "kernels/ops/cuda/scratch.h"
 #include "kernels/ops/view.h"
@@ -26,6 +27,17 @@ enum class Layout : std::uint8_t { as_stored, transposed };
 struct Factor {
   Matrix memory;
   Layout layout = Layout::as_stored;
+};
+
+enum class Gelu : std::uint8_t { none, forward, backward };
+
+// What becomes of a sum before it is rounded: s + bias; with Gelu::forward that is kept in
+// gelu_input, and gelu of it is the result; with Gelu::backward the result is s ·
+// gelu'(gelu_input). cuBLASLt's GELU is the tanh form, as ours.
+struct Epilogue {
+  const void* bias = nullptr;  // a row, of the result's dtype
+  Gelu gelu = Gelu::none;
+  Matrix gelu_input = {};  // of the result's shape
 };
 
 // Deletes what a create function of cuBLASLt made.
@@ -48,10 +60,13 @@ class Matmul {
 
   // Whether `result` = … + bias is one kernel.
   static bool can_add_bias(const Matrix& result, const Matrix& factor, const void* bias);
+  // Whether all of this is one kernel: a matter of shapes, strides, alignments and the library.
+  bool can_multiply(const Matrix& result, const Factor& left, const Factor& right,
+                    const Epilogue& epilogue);
 
-  // result = or += left · right (+ bias in each row, of the result's dtype; may be null).
+  // result = or += left · right, and its epilogue.
   void multiply(cudaStream_t stream, const Matrix& result, const Factor& left, const Factor& right,
-                Into into, const void* bias);
+                Into into, const Epilogue& epilogue = {});
 
  private:
   // A column-major matrix of cuBLASLt.
@@ -72,6 +87,8 @@ class Matmul {
     Layout a_layout;
     Layout b_layout;
     bool bias;
+    Gelu gelu;
+    std::int64_t gelu_input_stride;
     auto operator<=>(const Kind&) const = default;
   };
   struct Plan {
@@ -79,15 +96,19 @@ class Matmul {
     CublasLtHandle<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy> a;
     CublasLtHandle<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy> b;
     CublasLtHandle<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy> d;
-    cublasLtMatmulAlgo_t algorithm;
+    std::optional<cublasLtMatmulAlgo_t> algorithm;  // none: cuBLASLt has none,
+    cublasStatus_t status = CUBLAS_STATUS_SUCCESS;  // and says so
   };
-  const Plan& plan_for(const Kind& kind, const void* bias);
-  Plan make_plan(const Kind& kind, const void* bias) const;
+  static Kind kind_of(const Matrix& result, const Factor& left, const Factor& right,
+                      const Epilogue& epilogue);
+  static void set_pointers(const Plan& plan, const Epilogue& epilogue);
+  const Plan& plan_for(const Kind& kind, const Epilogue& epilogue);
+  Plan make_plan(const Kind& kind, const Epilogue& epilogue) const;
   void choose_algorithm(Plan& plan, const Kind& kind) const;
 
   CublasLtHandle<cublasLtHandle_t, cublasLtDestroy> handle_;
   std::byte* workspace_;
-  std::mutex mutex_;  // of what follows, and of the descriptors' bias
+  std::mutex mutex_;  // of what follows, and of the descriptors' pointers
   std::map<Kind, Plan> plans_;
 };
 

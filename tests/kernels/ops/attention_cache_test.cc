@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <utility>
 
 #include "tests/kernels/ops/attention_testing.h"
 #include "tests/kernels/ops/reference.h"
@@ -97,6 +98,33 @@ double f32_error(const AttentionCase& of) {
   return (2 * (d + 2) * score_max + score_max + std::log(t) + t + d + 32) * kF32Rounding;
 }
 
+// One head, `first_visible` of every token.
+reference::Head reference_head(const AttentionCase& of, const HostQkv& qkv, std::int64_t head,
+                               std::vector<std::size_t> first_visible) {
+  const AttentionShape& shape = of.shape;
+  const std::int64_t kv_head = head / shape.heads_per_kv_head();
+  return {as_size(shape.tokens),
+          as_size(shape.head_dim),
+          head_of(qkv.q, shape, shape.heads, head),
+          head_of(qkv.k, shape, shape.kv_heads, kv_head),
+          head_of(qkv.v, shape, shape.kv_heads, kv_head),
+          of.scale.value_or(static_cast<float>(1 / std::sqrt(static_cast<double>(shape.head_dim)))),
+          std::move(first_visible)};
+}
+
+// `out` is of the last tokens. With bf16, probabilities may be rounded, and so is the result.
+void expect_close(const std::vector<float>& out, const reference::Sums& expected,
+                  const AttentionCase& of, Dtype dtype) {
+  const double rounding = rounding_of(dtype);
+  const std::size_t first = expected.value.size() - out.size();
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    const double exact = expected.value[first + i];
+    const double terms = (rounding + f32_error(of)) * expected.magnitude[first + i];
+    ASSERT_NEAR(out[i], exact, terms + rounding * (std::abs(exact) + terms))
+        << "entry " << i << ", T " << of.shape.tokens << ", D " << of.shape.head_dim;
+  }
+}
+
 class AttentionCache : public ::testing::TestWithParam<Dtype> {};
 
 TEST_P(AttentionCache, PiecesGiveWhatTheWholeSequenceGives) {
@@ -106,32 +134,44 @@ TEST_P(AttentionCache, PiecesGiveWhatTheWholeSequenceGives) {
     const AttentionShape& shape = with.of.shape;
     const HostQkv qkv = random_qkv(shape, dtype);
     const Outcome actual = run(device, with, dtype, qkv);
-    const double scale = with.of.scale.value_or(
-        static_cast<float>(1 / std::sqrt(static_cast<double>(shape.head_dim))));
-    for (std::int64_t head = 0; head < shape.heads; ++head) {
-      const std::int64_t kv_head = head / shape.heads_per_kv_head();
-      reference::Head of = {as_size(shape.tokens),
-                            as_size(shape.head_dim),
-                            head_of(qkv.q, shape, shape.heads, head),
-                            head_of(qkv.k, shape, shape.kv_heads, kv_head),
-                            head_of(qkv.v, shape, shape.kv_heads, kv_head),
-                            scale,
-                            {}};
-      for (std::int64_t t = 0; t < shape.tokens; ++t) {
-        const std::int64_t first = with.of.window == 0 ? 0 : t - with.of.window + 1;
-        of.first_visible.push_back(as_size(std::max<std::int64_t>(0, first)));
-      }
-      const reference::Sums expected = reference::attention_forward(of).out;
-      const std::vector<float> out = head_of(actual.out, shape, shape.heads, head);
-      for (std::size_t i = 0; i < out.size(); ++i) {
-        // With bf16, probabilities are rounded, and so is the result.
-        const double rounding = rounding_of(dtype);
-        const double terms = (rounding + f32_error(with.of)) * expected.magnitude[i];
-        ASSERT_NEAR(out[i], expected.value[i],
-                    terms + rounding * (std::abs(expected.value[i]) + terms))
-            << "entry " << i << " of head " << head << ", T " << shape.tokens;
-      }
+    std::vector<std::size_t> first_visible;
+    for (std::int64_t t = 0; t < shape.tokens; ++t) {
+      const std::int64_t first = with.of.window == 0 ? 0 : t - with.of.window + 1;
+      first_visible.push_back(as_size(std::max<std::int64_t>(0, first)));
     }
+    for (std::int64_t head = 0; head < shape.heads; ++head) {
+      const auto expected =
+          reference::attention_forward(reference_head(with.of, qkv, head, first_visible)).out;
+      expect_close(head_of(actual.out, shape, shape.heads, head), expected, with.of, dtype);
+    }
+  }
+}
+
+TEST_P(AttentionCache, ATokenAfterThousandsSeesThemAll) {
+  const Dtype dtype = GetParam();
+  TestDevice device(kLimits, dtype);
+  const AttentionCase of = {{1, 4500, 2, 1, 20}};
+  const AttentionShape& whole = of.shape;
+  const std::int64_t last = whole.tokens - 1;
+  const HostQkv qkv = random_qkv(whole, dtype);
+  const DeviceMatrix k(device, dtype, whole.tokens, whole.kv_channels(), 0, qkv.k);
+  const DeviceMatrix v(device, dtype, whole.tokens, whole.kv_channels(), 0, qkv.v);
+  AttentionShape shape = whole;
+  shape.tokens = 1;
+  const DeviceQkv token(
+      device, shape, dtype, 0,
+      {rows_of(qkv.q, shape.channels(), last, 1), rows_of(qkv.k, shape.kv_channels(), last, 1),
+       rows_of(qkv.v, shape.kv_channels(), last, 1)});
+  const DeviceMatrix out(device, dtype, 1, shape.channels());
+  attention_with_cache(device.stream(), shape, {}, out.view(), token.views(), {k.view(), v.view()},
+                       last);
+  const auto actual = out.get();
+  std::vector<std::size_t> first_visible(as_size(whole.tokens));
+  for (std::size_t t = 0; t + 1 < first_visible.size(); ++t) first_visible[t] = t;
+  for (std::int64_t head = 0; head < shape.heads; ++head) {
+    const auto expected =
+        reference::attention_forward(reference_head(of, qkv, head, first_visible)).out;
+    expect_close(head_of(actual, shape, shape.heads, head), expected, of, dtype);
   }
 }
 
