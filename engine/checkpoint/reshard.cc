@@ -18,21 +18,21 @@ std::int64_t Sharding::elements_in(std::int64_t block) const {
   return std::min(block_elements, shard_elements - block * block_elements);
 }
 
-ElementRange intersection(ElementRange a, ElementRange b) {
+UnitRange intersection(UnitRange a, UnitRange b) {
   return {std::max(a.first, b.first), std::min(a.last, b.last)};
 }
 
-ElementRange shard_range(const Sharding& sharding, int rank) {
+UnitRange shard_range(const Sharding& sharding, int rank) {
   const std::int64_t first = rank * sharding.shard_elements;
   return intersection({first, first + sharding.shard_elements}, {0, sharding.elements});
 }
 
-ElementRange block_range(const Sharding& sharding, int rank, std::int64_t block) {
+UnitRange block_range(const Sharding& sharding, int rank, std::int64_t block) {
   const std::int64_t first = rank * sharding.shard_elements + block * sharding.block_elements;
   return intersection({first, first + sharding.elements_in(block)}, {0, sharding.elements});
 }
 
-std::vector<ShardBlock> blocks_with(const Sharding& sharding, ElementRange range) {
+std::vector<ShardBlock> blocks_with(const Sharding& sharding, UnitRange range) {
   std::vector<ShardBlock> blocks;
   if (range.empty()) return blocks;
   for (auto shard = static_cast<int>(range.first / sharding.shard_elements);
@@ -73,11 +73,11 @@ void ShardComposer::add(ShardBlock block, std::span<const std::byte> bytes) {
   const std::int64_t elements = from_.elements_in(block.block);
   STRATA_CHECK(std::ssize(bytes) == bytes_of(elements), "{} bytes of {} elements", bytes.size(),
                elements);
-  const ElementRange held = block_range(from_, block.shard, block.block);
-  const ElementRange wanted = intersection(held, shard_range(to_, rank_));
+  const UnitRange held = block_range(from_, block.shard, block.block);
+  const UnitRange wanted = intersection(held, shard_range(to_, rank_));
   STRATA_CHECK(wanted.first == next_, "element {} after {}", wanted.first, next_);
   while (next_ < wanted.last) {
-    const ElementRange composed = block_range(to_, rank_, block_);
+    const UnitRange composed = block_range(to_, rank_, block_);
     if (next_ == composed.last) {
       put_block();
       continue;
@@ -89,7 +89,7 @@ void ShardComposer::add(ShardBlock block, std::span<const std::byte> bytes) {
 }
 
 void ShardComposer::finish() {
-  const ElementRange shard = shard_range(to_, rank_);
+  const UnitRange shard = shard_range(to_, rank_);
   STRATA_CHECK(next_ == shard.first || next_ >= shard.last, "element {} of {}", next_, shard.last);
   while (block_ < to_.blocks()) put_block();
 }

@@ -30,17 +30,17 @@ struct Sharding {
 };
 
 // Elements [first, last) of an unsharded unit; empty where first >= last.
-struct ElementRange {
+struct UnitRange {
   std::int64_t first = 0;
   std::int64_t last = 0;
 
   bool empty() const { return first >= last; }
 };
-ElementRange intersection(ElementRange a, ElementRange b);
+UnitRange intersection(UnitRange a, UnitRange b);
 
 // What a rank's shard, or a block of it, holds besides padding.
-ElementRange shard_range(const Sharding& sharding, int rank);
-ElementRange block_range(const Sharding& sharding, int rank, std::int64_t block);
+UnitRange shard_range(const Sharding& sharding, int rank);
+UnitRange block_range(const Sharding& sharding, int rank, std::int64_t block);
 
 struct ShardBlock {
   int shard = 0;  // the rank that held it
@@ -49,7 +49,7 @@ struct ShardBlock {
 };
 
 // All blocks of `sharding` that hold elements of `range`, in order of elements.
-std::vector<ShardBlock> blocks_with(const Sharding& sharding, ElementRange range);
+std::vector<ShardBlock> blocks_with(const Sharding& sharding, UnitRange range);
 
 // Composes one rank's shard of `to`, block by block, from blocks of `from`.
 //

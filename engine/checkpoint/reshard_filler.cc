@@ -67,7 +67,7 @@ class Reshard {
 
   Sharding old_sharding(int unit) const;
   Sharding new_sharding(int unit) const;
-  ElementRange range_of_rank(int unit, int rank) const;
+  UnitRange range_of_rank(int unit, int rank) const;
   bool is_served(int unit, const ShardBlock& block) const;
   StoredBlock stored(int unit, StateKind kind, const ShardBlock& block) const;
   void compose(int unit, StateKind kind);
@@ -110,7 +110,7 @@ Sharding Reshard::new_sharding(int unit) const {
   return {planned.elements, planned.shard_elements, store_.plan().block_elements};
 }
 
-ElementRange Reshard::range_of_rank(int unit, int rank) const {
+UnitRange Reshard::range_of_rank(int unit, int rank) const {
   return shard_range(new_sharding(unit), rank);
 }
 
@@ -119,7 +119,7 @@ void Reshard::open_needed() {
   for (int number = 0; number < source_.shards(); ++number) {
     bool needed = false;
     for (int unit = 0; unit < static_cast<int>(store_.plan().units.size()); ++unit) {
-      const ElementRange held = shard_range(old_sharding(unit), number);
+      const UnitRange held = shard_range(old_sharding(unit), number);
       needed |= !intersection(held, range_of_rank(unit, rank)).empty();
     }
     if (!needed || !source_.reaches(rank, number) || source_.keeper(number) == rank) continue;
@@ -129,7 +129,7 @@ void Reshard::open_needed() {
 
 // Whether some rank needs it and does not reach it.
 bool Reshard::is_served(int unit, const ShardBlock& block) const {
-  const ElementRange held = block_range(old_sharding(unit), block.shard, block.block);
+  const UnitRange held = block_range(old_sharding(unit), block.shard, block.block);
   for (int rank = 0; rank < source_.comm().world_size(); ++rank) {
     if (source_.reaches(rank, block.shard)) continue;
     if (!intersection(held, range_of_rank(unit, rank)).empty()) return true;
@@ -152,7 +152,7 @@ void Reshard::compose(int unit) {
 
 void Reshard::compose(int unit, StateKind kind) {
   const Sharding from = old_sharding(unit);
-  const ElementRange mine = range_of_rank(unit, source_.comm().rank());
+  const UnitRange mine = range_of_rank(unit, source_.comm().rank());
   const offload::Plan& plan = store_.plan();
   ShardComposer composer(kind, plan.dtypes, from, new_sharding(unit), source_.comm().rank(),
                          {composed_.data(), static_cast<std::size_t>(composed_.bytes())},

@@ -16,21 +16,21 @@
 namespace strata::engine {
 namespace {
 
-constexpr std::string_view kMagic("MMIDIDX\0\0", 9);
-constexpr std::uint64_t kVersion = 1;
-constexpr std::int64_t kHeaderBytes = 34;  // magic, u64 version, u8 type, u64 counts[2]
+constexpr std::string_view kIndexMagic("MMIDIDX\0\0", 9);
+constexpr std::uint64_t kIndexVersion = 1;
+constexpr std::int64_t kIndexHeaderBytes = 34;  // magic, u64 version, u8 type, u64 counts[2]
 constexpr std::int64_t kLengthBytes = 4;
 constexpr std::int64_t kPointerBytes = 8;
 constexpr std::int64_t kDocumentBytes = 8;
 
-struct Header {
+struct IndexHeader {
   TokenLayout layout;      // without tokens
   std::int64_t sequences;  // the sizes of the file's arrays, which make its size
   std::int64_t documents;
 };
 
 template <typename T>
-T load(const std::byte* bytes) {
+T number_at(const std::byte* bytes) {
   T value;
   std::memcpy(&value, bytes, sizeof(value));
   return value;
@@ -47,23 +47,23 @@ TokenLayout layout_of_type(const InputFile& index, std::uint8_t code) {
       index.path(), code < kNames.size() ? kNames[code] : fmt::format("code {}", code));
 }
 
-Header read_header(const InputFile& index) {
-  std::array<std::byte, kHeaderBytes> bytes{};
-  if (index.bytes() >= kHeaderBytes) index.read(0, bytes);
-  if (std::memcmp(bytes.data(), kMagic.data(), kMagic.size()) != 0) {
+IndexHeader read_header(const InputFile& index) {
+  std::array<std::byte, kIndexHeaderBytes> bytes{};
+  if (index.bytes() >= kIndexHeaderBytes) index.read(0, bytes);
+  if (std::memcmp(bytes.data(), kIndexMagic.data(), kIndexMagic.size()) != 0) {
     throw_error<FormatError>("'{}' is not a Megatron index: it has no MMIDIDX header",
                              index.path());
   }
-  const auto version = load<std::uint64_t>(&bytes[9]);
-  if (version != kVersion) {
+  const auto version = number_at<std::uint64_t>(&bytes[9]);
+  if (version != kIndexVersion) {
     throw_error<FormatError>("'{}' is a Megatron index of version {}; Strata reads version {}",
-                             index.path(), version, kVersion);
+                             index.path(), version, kIndexVersion);
   }
-  const TokenLayout layout = layout_of_type(index, load<std::uint8_t>(&bytes[17]));
-  const auto sequences = load<std::uint64_t>(&bytes[18]);
-  const auto documents = load<std::uint64_t>(&bytes[26]);
+  const TokenLayout layout = layout_of_type(index, number_at<std::uint8_t>(&bytes[17]));
+  const auto sequences = number_at<std::uint64_t>(&bytes[18]);
+  const auto documents = number_at<std::uint64_t>(&bytes[26]);
   const auto limit = static_cast<std::uint64_t>(index.bytes());  // keeps products below 2^63
-  const std::uint64_t left = limit - kHeaderBytes;
+  const std::uint64_t left = limit - kIndexHeaderBytes;
   const bool possible = sequences <= limit / 12 && documents <= limit / 8;
   const std::uint64_t needed =
       possible ? sequences * (kLengthBytes + kPointerBytes) + documents * kDocumentBytes : 0;
@@ -82,10 +82,10 @@ Header read_header(const InputFile& index) {
 }
 
 // The sequences follow each other in the .bin, all of it: then it can be read as one.
-void check_sequences(const Header& header, const InputFile& index, const InputFile& tokens) {
+void check_sequences(const IndexHeader& header, const InputFile& index, const InputFile& tokens) {
   const std::int64_t token_bytes = bytes_of(header.layout.type);
-  const std::int64_t pointers_at = kHeaderBytes + header.sequences * kLengthBytes;
-  ArrayReader<std::int32_t> lengths(index, kHeaderBytes, header.sequences);
+  const std::int64_t pointers_at = kIndexHeaderBytes + header.sequences * kLengthBytes;
+  ArrayReader<std::int32_t> lengths(index, kIndexHeaderBytes, header.sequences);
   ArrayReader<std::int64_t> pointers(index, pointers_at, header.sequences);
   std::int64_t end = 0;
   for (std::int64_t i = 0; i < header.sequences; ++i) {
@@ -109,7 +109,7 @@ void check_sequences(const Header& header, const InputFile& index, const InputFi
   }
 }
 
-void check_documents(const Header& header, const InputFile& index) {
+void check_documents(const IndexHeader& header, const InputFile& index) {
   const std::int64_t start = index.bytes() - header.documents * kDocumentBytes;
   ArrayReader<std::int64_t> documents(index, start, header.documents);
   std::int64_t last = 0;
@@ -147,7 +147,7 @@ std::optional<MegatronPaths> megatron_paths(const std::string& path) {
 }
 
 MegatronLayout megatron_layout(const InputFile& index, const InputFile& tokens) {
-  const Header header = read_header(index);
+  const IndexHeader header = read_header(index);
   check_sequences(header, index, tokens);
   check_documents(header, index);
   const std::int64_t token_bytes = bytes_of(header.layout.type);
@@ -158,7 +158,7 @@ MegatronLayout megatron_layout(const InputFile& index, const InputFile& tokens) 
       header.documents - 1,  // the last entry is the end
       layout.tokens.tokens,
       index.bytes() - header.documents * kDocumentBytes,
-      DocumentFile::Sequences{header.sequences, kHeaderBytes + header.sequences * kLengthBytes,
+      DocumentFile::Sequences{header.sequences, kIndexHeaderBytes + header.sequences * kLengthBytes,
                               token_bytes}};
   return layout;
 }

@@ -10,7 +10,7 @@
 namespace strata::engine {
 namespace {
 
-constexpr std::size_t kReadBytes = 4096;  // of one read, on the stack
+constexpr std::size_t kMaskReadBytes = 4096;  // of one read, on the stack
 
 }  // namespace
 
@@ -27,9 +27,9 @@ void TokenMask::ignore_untrained(std::int64_t first, std::span<std::int32_t> tar
 
 void TokenMask::ignore_in_file(std::size_t file, std::int64_t first,
                                std::span<std::int32_t> targets) const {
-  std::array<std::uint8_t, kReadBytes> chunk;
-  for (std::size_t done = 0; done < targets.size(); done += kReadBytes) {
-    const auto flags = std::span(chunk).first(std::min(kReadBytes, targets.size() - done));
+  std::array<std::uint8_t, kMaskReadBytes> chunk;
+  for (std::size_t done = 0; done < targets.size(); done += kMaskReadBytes) {
+    const auto flags = std::span(chunk).first(std::min(kMaskReadBytes, targets.size() - done));
     const std::int64_t offset = first + static_cast<std::int64_t>(done);
     files_.read(file, offset, std::as_writable_bytes(flags));
     for (std::size_t i = 0; i < flags.size(); ++i) {

@@ -12,14 +12,14 @@ namespace {
 
 constexpr double kBytesMin = 1e6;
 constexpr double kBytesMax = 1e18;
-constexpr std::pair<std::string_view, double> kUnits[] = {
+constexpr std::pair<std::string_view, double> kByteUnits[] = {
     {"GBW", 1e9}, {"TBW", 1e12}, {"PBW", 1e15}};
 
 std::int64_t parse_value(std::string_view text) {
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   const std::string_view unit = text.substr(static_cast<std::size_t>(end - text.data()));
-  for (const auto& [name, bytes] : kUnits) {
+  for (const auto& [name, bytes] : kByteUnits) {
     if (error != std::errc() || unit != name) continue;
     const double life_bytes = value * bytes;
     if (!(life_bytes >= kBytesMin && life_bytes <= kBytesMax)) break;
@@ -51,7 +51,7 @@ std::vector<std::int64_t> parse_endurance(std::string_view text, std::size_t dir
 
 std::string endurance_text(std::int64_t bytes) {
   const auto value = static_cast<double>(bytes);
-  const auto& [name, unit] = value < 1e12 ? kUnits[0] : kUnits[1];
+  const auto& [name, unit] = value < 1e12 ? kByteUnits[0] : kByteUnits[1];
   return fmt::format("{:.6g} {}", value / unit, name);
 }
 

@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Verdict {
+struct StoreVerdict {
   StoreStanding standing;
   std::string reason;
 };
@@ -67,7 +67,7 @@ std::string text_of(const Held& held, const std::string& run_folder) {
 }
 
 // `pointer`: of its run; nothing: there is none.
-Verdict judge_idle(const FoundStore& found, const std::optional<StorePointer>& pointer) {
+StoreVerdict judge_idle(const FoundStore& found, const std::optional<StorePointer>& pointer) {
   const std::string& folder = found.header->run_folder;
   const Held own{found.holding, found.step};
   if (!pointer) {
@@ -92,7 +92,7 @@ Verdict judge_idle(const FoundStore& found, const std::optional<StorePointer>& p
                       text_of(held, folder))};
 }
 
-Verdict verdict_on(const FoundStore& found) {
+StoreVerdict verdict_on(const FoundStore& found) {
   switch (found.state) {
     case StoreState::in_use:
       return {StoreStanding::in_use, ""};
@@ -139,7 +139,7 @@ std::vector<JudgedStore> judge(std::vector<FoundStore> found) {
   share_holdings(found);
   std::vector<JudgedStore> judged;
   for (FoundStore& store : found) {
-    Verdict verdict = verdict_on(store);
+    StoreVerdict verdict = verdict_on(store);
     judged.push_back({std::move(store), verdict.standing, std::move(verdict.reason)});
   }
   return judged;
