@@ -75,10 +75,11 @@ void GradientSink::drain() {
 void GradientSink::take_out(int index, const Contribution& contribution) {
   const TraceSpan span(row_, "gradient");
   Slot& slot = slots_[static_cast<std::size_t>(index)];
-  const std::int64_t elements =
-      plan_.units[static_cast<std::size_t>(contribution.unit)].shard_elements;
+  const UnitPlan& unit = plan_.units[static_cast<std::size_t>(contribution.unit)];
+  const std::int64_t elements = unit.shard_elements;
   float* const data = slot_data(index);
-  float* const landing = consumer_.landing(contribution);
+  float* const shard = data + comm_.rank() * elements;
+  float* const landing = unit.updated_on_device ? nullptr : consumer_.landing(contribution);
   if (reduce_ != nullptr) {
     reduce_->wait(*slot.filled, WaitFor::gradients_ready);
     comm_.reduce_scatter(*reduce_, data, elements);
@@ -89,8 +90,12 @@ void GradientSink::take_out(int index, const Contribution& contribution) {
   } else {
     d2h_->wait(*slot.filled, WaitFor::gradients_ready);
   }
-  d2h_->copy(landing, data + comm_.rank() * elements, elements * 4);
-  ledger_.add(Account::pass, Link::from_device, MovedKind::gradients, elements * 4);
+  if (unit.updated_on_device) {
+    consumer_.take_on_device(contribution, *d2h_, shard);
+  } else {
+    d2h_->copy(landing, shard, elements * 4);
+    ledger_.add(Account::pass, Link::from_device, MovedKind::gradients, elements * 4);
+  }
   d2h_->record(*slot.emptied);
   {
     const std::lock_guard lock(mutex_);

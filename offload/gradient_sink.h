@@ -3,6 +3,9 @@
 //   slot: free ──open──▶ filled by backward ──close──▶ reduce-scatter ▶ copy to the host ▶ free
 //                                                                          └▶ GradientConsumer
 //
+// A gradient whose unit is updated on the device does not go to the host: the consumer takes it
+// there.
+//
 // A slot holds a unit's whole gradient in f32. Closing it hands it to the thread "gradients": with
 // several ranks the parts are summed over ranks (in rank order), and this rank's shard is copied to
 // host memory that the consumer names; the slot is free again once that copy is done. A unit may
@@ -41,6 +44,9 @@ class GradientConsumer {
   // landed(). May block until there is some.
   virtual float* landing(const Contribution& contribution) = 0;
   virtual void landed(const Contribution& contribution) = 0;
+  // Of a unit that is updated on the device, instead of landing(): enqueues on the stream what
+  // takes the reduced shard, whose memory is free behind it. May wait for the stream.
+  virtual void take_on_device(const Contribution& contribution, Stream& stream, float* shard) = 0;
 };
 
 class GradientSink {

@@ -18,12 +18,14 @@ std::int64_t granule(Tier tier) {
   return tier == Tier::device ? Device::kAlignmentBytes : kPageBytes;
 }
 
-// One attempt at a plan. `assume_staging`: whether states may leave host memory, and the buffers
-// that carry them must be paid for.
+// Where an attempt at a plan has the states that are not placed: all in host memory, or all on the
+// device, which updates them, so that nothing carries them; or on any tier, with the buffers that
+// do.
+enum class Homes : std::uint8_t { host, device, tiers };
+
 class Planner {
  public:
-  Planner(const PlanInput& input, bool assume_staging)
-      : input_(input), assume_staging_(assume_staging) {}
+  Planner(const PlanInput& input, Homes homes) : input_(input), homes_(homes) {}
 
   PlanResult run() {
     plan_units();
@@ -71,6 +73,8 @@ class Planner {
     plan_.world_size = input_.world_size;
     plan_.update = input_.update;
     plan_.durability = input_.durability;
+    plan_.stays_on_device = homes_ == Homes::device;
+    plan_.device_updates = input_.device_updates && homes_ != Homes::host;
     plan_.passes = input_.passes;
     plan_.prefetch = input_.prefetch;
     plan_.block_elements = input_.block_elements;
@@ -100,23 +104,30 @@ class Planner {
     for (const PlannedBuffer& buffer : input_.fixed) add(buffer.tier, buffer.tag, buffer.bytes);
     add(Tier::device, "gathered units",
         plan_.weight_slots * plan_.unit_elements_max * weight_bytes);
-    if (assume_staging_) {
+    if (homes_ == Homes::tiers) {
       plan_.weight_staging_slots = input_.prefetch + 2;
       add(Tier::host, "weight staging",
           plan_.weight_staging_slots * shard_elements_max() * weight_bytes);
-      add(Tier::host, kLoadingStagingTag, loading_staging_bytes(plan_));
     }
+    add(Tier::host, kLoadingStagingTag, loading_staging_bytes(plan_));
     if (plan_.trains()) add_training();
     add_checksums();
   }
 
   void add_training() {
     add(Tier::device, "gradient slots", kGradientSlots * plan_.unit_elements_max * 4);
+    if (plan_.device_updates) {
+      for (const Tier tier : {Tier::device, Tier::host}) {
+        add(tier, kDeviceUpdatesTag, plan_.norm_bytes());
+        add(tier, kDeviceUpdatesTag, kDomainBytes);
+      }
+    }
+    if (homes_ == Homes::device) return;
     add(Tier::host, "gradient staging", kGradientStagingSlots * shard_elements_max() * 4);
     if (input_.dtypes.gradients == Dtype::bf16) {
       add(Tier::host, "gradient staging", kGradientStagingSlots * shard_elements_max() * 2);
     }
-    if (!assume_staging_) return;
+    if (homes_ == Homes::host) return;
     add(Tier::host, "optimizer staging", optimizer_buffer_bytes(plan_) * kOptimizerBuffers);
     add(Tier::host, "gradient staging", shard_elements_max() * 4);
   }
@@ -150,7 +161,7 @@ class Planner {
     add(tier, "activations", all);
     if (tier != Tier::nvme) return;
     add(Tier::host, "activation staging", in_slots);
-    if (!assume_staging_ && plan_.durability == Durability::none) add_checksums();
+    if (homes_ != Homes::tiers && plan_.durability == Durability::none) add_checksums();
   }
 
   void place_states() {
@@ -161,9 +172,10 @@ class Planner {
         Tier tier = Tier::nvme;
         if (wanted) {
           tier = *wanted;
-        } else if (assume_staging_ && bytes <= room(Tier::device)) {
+        } else if (homes_ != Homes::host &&
+                   (homes_ == Homes::device || bytes <= room(Tier::device))) {
           tier = Tier::device;
-        } else if (!assume_staging_ || bytes <= room(Tier::host)) {
+        } else if (homes_ == Homes::host || bytes <= room(Tier::host)) {
           tier = Tier::host;
         }
         unit.tiers[static_cast<std::size_t>(kind)] = tier;
@@ -172,6 +184,16 @@ class Planner {
             (plan_.slots(unit, kind) - (tier == Tier::nvme ? 1 : 0)) * bytes);
       }
     }
+    for (UnitPlan& unit : plan_.units) {
+      unit.updated_on_device = plan_.device_updates && !unit.frozen && is_on_device(unit);
+    }
+  }
+
+  // All that there is of its state.
+  bool is_on_device(const UnitPlan& unit) const {
+    return std::ranges::all_of(kPlacementOrder, [&](StateKind kind) {
+      return unit.tier(kind) == Tier::device || plan_.shard_bytes(unit, kind) == 0;
+    });
   }
 
   void plan_schedule() {
@@ -185,25 +207,30 @@ class Planner {
   }
 
   const PlanInput& input_;
-  bool assume_staging_;
+  Homes homes_;
   Plan plan_;
 };
 
-bool all_states_in_host(const Plan& plan) {
-  return std::all_of(plan.units.begin(), plan.units.end(), [](const UnitPlan& unit) {
+bool all_states_in(Tier home, const Plan& plan) {
+  return std::all_of(plan.units.begin(), plan.units.end(), [&](const UnitPlan& unit) {
     return std::all_of(unit.tiers.begin(), unit.tiers.end(),
-                       [](Tier tier) { return tier == Tier::host; });
+                       [&](Tier tier) { return tier == home; });
   });
 }
 
 }  // namespace
 
 PlanResult make_plan(const PlanInput& input) {
-  // With everything in host memory no staging is needed; if that does not fit (or is not wanted),
-  // staging is paid for first and states fill what is left.
-  PlanResult result = Planner(input, false).run();
-  if (result.fits && all_states_in_host(result.plan)) return result;
-  return Planner(input, true).run();
+  // With everything on a device that updates it nothing moves, and with everything in host memory
+  // no staging is needed; if neither fits (or is wanted), staging is paid for first and states fill
+  // what is left.
+  if (input.device_updates) {
+    PlanResult result = Planner(input, Homes::device).run();
+    if (result.fits && all_states_in(Tier::device, result.plan)) return result;
+  }
+  PlanResult result = Planner(input, Homes::host).run();
+  if (result.fits && all_states_in(Tier::host, result.plan)) return result;
+  return Planner(input, Homes::tiers).run();
 }
 
 }  // namespace strata::offload

@@ -36,7 +36,8 @@ std::int64_t optimizer_buffer_bytes(const Plan& plan) {
 }
 
 std::int64_t loading_staging_bytes(const Plan& plan) {
-  return plan.stages_state() && !plan.trains() ? kLoadingBlocks * plan.largest_block_bytes() : 0;
+  const bool loads = plan.stays_on_device || (plan.stages_state() && !plan.trains());
+  return loads ? kLoadingBlocks * plan.largest_block_bytes() : 0;
 }
 
 std::int64_t Plan::total_bytes(Tier tier) const {
@@ -81,6 +82,11 @@ std::int64_t Plan::checksum_bytes() const {
   const bool uses_storage =
       durability != Durability::none || stages_state() || activations == Tier::nvme;
   return uses_storage ? ExtentMap(*this).blocks() * kChecksumBytes : 0;
+}
+
+std::int64_t Plan::norm_bytes() const {
+  return unit_elements_max / world_size / kNormBlockElements *
+         static_cast<std::int64_t>(sizeof(double));
 }
 
 std::int64_t Plan::checkpoint_staging_bytes() const {

@@ -51,6 +51,7 @@ struct PlanInput {
   int world_size = 1;
   StateDtypes dtypes;
   UpdateTime update = UpdateTime::deferred;
+  bool device_updates = false;  // where all of a unit's state is on the device, by the device
   Durability durability = Durability::none;
   int passes = 1;  // per step
   Placement placement;
@@ -80,6 +81,7 @@ struct UnitPlan {
   std::int64_t elements = 0;
   std::int64_t shard_elements = 0;  // one rank's, padded
   bool frozen = false;
+  bool updated_on_device = false;
   std::array<Tier, kStateKinds> tiers{};
   std::int64_t gradient_element_bytes = 0;  // as stored between contributions
   Tier tier(StateKind kind) const { return tiers[static_cast<std::size_t>(kind)]; }
@@ -108,6 +110,8 @@ struct Plan {
   std::vector<ScheduledUse> uses;  // of one pass
   int weight_slots = 0;
   int weight_staging_slots = 0;        // 0: no unit needs staging
+  bool stays_on_device = false;        // all state, and updates: nothing carries it in a step
+  bool device_updates = false;         // some unit may be updated there
   std::int64_t unit_elements_max = 0;  // padded, all ranks' shards
   std::int64_t chunk_elements = 0;     // whole blocks, or the longest shard
   std::int64_t block_elements = kBlockElements;
@@ -134,6 +138,8 @@ struct Plan {
   int slots(const UnitPlan& unit, StateKind kind) const;
   // Host memory for the checksums of everything that could lie on NVMe; 0 when nothing can.
   std::int64_t checksum_bytes() const;
+  // Of a gradient that stays on the device: a sum for each kNormBlockElements of the longest shard.
+  std::int64_t norm_bytes() const;
   // Host memory to make state durable from and to fill it through; 0 when nothing outlives the run.
   std::int64_t checkpoint_staging_bytes() const;
   // What a commit writes, in a durable run: copies of what lasts, is updated and does not live in
@@ -174,7 +180,8 @@ std::vector<StateKind> streamed_kinds(const Plan& plan);
 // Bytes of one of the optimizer's kOptimizerBuffers: one chunk of each of them.
 std::int64_t optimizer_buffer_bytes(const Plan& plan);
 
-// Of weights alone: where they pass through when they are first brought to the device or to NVMe.
+// Where state passes through when it is first brought to the device or to NVMe, where no buffers
+// of the step's carry it.
 std::int64_t loading_staging_bytes(const Plan& plan);
 inline constexpr const char* kLoadingStagingTag = "loading staging";
 
@@ -182,6 +189,12 @@ inline constexpr const char* kLoadingStagingTag = "loading staging";
 inline constexpr int kGradientSlots = 2;
 inline constexpr int kGradientStagingSlots = 2;
 inline constexpr int kOptimizerBuffers = 4;
+// A sum of squares of so many elements is what a gradient's norm consists of.
+inline constexpr std::int64_t kNormBlockElements = 4096;
+static_assert(kShardAlignmentElements % kNormBlockElements == 0);
+// What updates on the device tell the host: those sums, f64, and whether a unit left its domain.
+inline constexpr const char* kDeviceUpdatesTag = "device updates";
+inline constexpr std::int64_t kDomainBytes = 4;
 // Of what is on NVMe: one for each block (extent_map.h), in host memory.
 inline constexpr std::int64_t kChecksumBytes = 8;
 inline constexpr const char* kChecksumsTag = "checksums";

@@ -1,5 +1,7 @@
 #include "offload/plan_traffic.h"
 
+#include <algorithm>
+
 #include "kernels/base/aligned_buffer.h"
 #include "kernels/base/bytes.h"
 
@@ -58,8 +60,11 @@ class TrafficCounter {
   void count_updates() {
     const bool deferred = input_.update == UpdateTime::deferred;
     const Phase phase = deferred ? Phase::forward : Phase::backward;
+    if (std::ranges::any_of(plan_.units, &UnitPlan::updated_on_device)) {
+      move(phase, Link::from_device, MovedKind::batch, kDomainBytes);
+    }
     for (const UnitPlan& unit : plan_.units) {
-      if (unit.frozen) continue;
+      if (unit.frozen || unit.updated_on_device) continue;
       for (const StateKind kind : kLastingKinds) {
         const std::int64_t bytes = plan_.shard_bytes(unit, kind);
         // Deferred, the gather that applies the update has read the weights already.
@@ -83,8 +88,13 @@ class TrafficCounter {
       const auto gradients = [&](Phase phase, Link link, std::int64_t bytes) {
         move(phase, link, MovedKind::gradients, bytes);
       };
-      gradients(Phase::backward, Link::from_device, contributions * shard_bytes);
       gradients(Phase::backward, Link::reduced, contributions * shard_bytes * peers());
+      if (unit.updated_on_device) {
+        gradients(Phase::backward, Link::from_device,
+                  unit.shard_elements / kNormBlockElements * std::int64_t{sizeof(double)});
+        continue;
+      }
+      gradients(Phase::backward, Link::from_device, contributions * shard_bytes);
       const Tier tier = unit.tier(StateKind::gradients);
       if (tier == Tier::host) continue;
       const Link there = tier == Tier::nvme ? Link::nvme_written : Link::to_device;

@@ -192,7 +192,9 @@ void WeightStreamer::fetch(std::size_t index) {
   } else {
     shard = store_.device(use.unit, StateKind::weights);
   }
-  if (pending) {
+  if (pending && store_.unit(use.unit).updated_on_device) {
+    update_on_device(use.unit);
+  } else if (pending) {
     if (tier == Tier::device) staging = take_staging();
     const AlignedSpan updated = update(use.unit, staging);
     if (tier != Tier::device) shard = updated.data();
@@ -229,6 +231,13 @@ AlignedSpan WeightStreamer::update(int unit, int staging) {
   }
   store_.end_update(unit);
   return weights;
+}
+
+void WeightStreamer::update_on_device(int unit) {
+  updates_->apply_on_device(unit, *h2d_);
+  h2d_->record(*resident_ready_);
+  store_.note_device_write(*h2d_, StateStore::DeviceWriter::weights);
+  store_.end_update(unit);
 }
 
 void WeightStreamer::gather(const ScheduledUse& use, const std::byte* shard) {

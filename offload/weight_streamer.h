@@ -45,6 +45,8 @@ class PendingUpdates {
   // tiers. Called in unit order, on the fetch thread. The caller writes the weights to their tier
   // and ends the update in the StateStore.
   virtual void apply(int unit, AlignedSpan weights) = 0;
+  // Of a unit that is updated on the device, instead: enqueues the update of all its state.
+  virtual void apply_on_device(int unit, Stream& stream) = 0;
 };
 
 class WeightStreamer {
@@ -91,6 +93,7 @@ class WeightStreamer {
   int take_staging();
   void fetch(std::size_t use);
   AlignedSpan update(int unit, int staging);
+  void update_on_device(int unit);
   void gather(const ScheduledUse& use, const std::byte* shard);
   bool reads_nvme(const ScheduledUse& use) const;
   bool awaits_update(std::size_t current, std::size_t use) const;

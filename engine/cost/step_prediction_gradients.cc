@@ -25,7 +25,8 @@ void PredictedGradients::close(const Contribution& contribution) {
 
 void PredictedGradients::take_out(Slot& slot, const Contribution& contribution) {
   machine_.wait(thread_, {main_.last});
-  const Moment partial = land(contribution);
+  const bool stays = unit(contribution.unit).updated_on_device;
+  const Moment partial = stays ? Fluid::kBeginning : land(contribution);
   const double bytes = 4.0 * static_cast<double>(unit(contribution.unit).shard_elements);
   Moment reduced = compute_.last;
   if (plan_.world_size > 1) {
@@ -34,10 +35,10 @@ void PredictedGradients::take_out(Slot& slot, const Contribution& contribution) 
     reduced = reduce_.last;
   }
   machine_.wait(from_device_, {thread_.last, reduced});
-  machine_.copy_from_device(from_device_, bytes);
+  if (!stays) machine_.copy_from_device(from_device_, bytes);
   slot = {.taken = thread_.last, .emptied = from_device_.last};
   machine_.wait(thread_, {slot.emptied});
-  landed(contribution, partial);
+  if (!stays) landed(contribution, partial);
 }
 
 bool PredictedGradients::resident(const UnitPlan& unit) const {

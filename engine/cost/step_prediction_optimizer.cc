@@ -27,7 +27,7 @@ PredictedOptimizer::PredictedOptimizer(const RunSetup& setup, PredictedMachine& 
   const bool deferred = plan_.update == offload::UpdateTime::deferred;
   for (const int u : deferred ? first_use_order(setup.index) : gradient_order(setup.index)) {
     const offload::UnitPlan& unit = plan_.units[static_cast<std::size_t>(u)];
-    if (unit.frozen) continue;
+    if (unit.frozen || unit.updated_on_device) continue;
     const std::int64_t shard = unit.shard_elements;
     const std::int64_t elements =
         std::max(plan_.chunk_elements, round_up(ceil_div(shard, kChunksMax), plan_.block_elements));

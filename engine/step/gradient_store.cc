@@ -1,6 +1,7 @@
 #include "engine/step/gradient_store.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "kernels/base/bytes.h"
 #include "kernels/base/error.h"
@@ -18,7 +19,8 @@ using offload::UpdateTime;
 
 namespace {
 
-constexpr std::int64_t kNormBlockElements = 4096;
+using offload::kNormBlockElements;
+
 constexpr std::int64_t kTileElements = 16 * kNormBlockElements;
 
 // Runs body(first, count) over tiles of a shard.
@@ -39,7 +41,8 @@ std::span<T> piece(T* data, std::int64_t first, std::int64_t count) {
 
 GradientStore::GradientStore(offload::StateStore& store, Device& device, WorkerSet& workers,
                              TrainedRanges trained, Isa isa,
-                             StreamingOptimizer* updates_in_backward, Tracer* tracer)
+                             StreamingOptimizer* updates_in_backward, Tracer* tracer,
+                             optim::DeviceOptimizer* on_device)
     : store_(store),
       plan_(store.plan()),
       workers_(workers),
@@ -47,7 +50,13 @@ GradientStore::GradientStore(offload::StateStore& store, Device& device, WorkerS
       isa_(isa),
       updates_in_backward_(updates_in_backward),
       row_(tracer, span_names::kGradients),
+      on_device_(on_device),
       unit_norms_(plan_.units.size()) {
+  if (plan_.device_updates) {
+    sums_ = device.allocate(offload::kDeviceUpdatesTag, plan_.norm_bytes());
+    host_sums_ = device.allocate_pinned(offload::kDeviceUpdatesTag, plan_.norm_bytes());
+  }
+  if (plan_.stays_on_device) return;
   const std::int64_t shard = plan_.unit_elements_max / plan_.world_size;
   block_norms_.resize(static_cast<std::size_t>(ceil_div(shard, kNormBlockElements)));
   for (Staging& staging : staging_) {
@@ -112,6 +121,10 @@ void GradientStore::read_partial(int unit) {
 
 void GradientStore::landed(const Contribution& contribution) {
   const int unit = contribution.unit;
+  if (store_.unit(unit).updated_on_device) {
+    if (contribution.last && updates_in_backward_ == nullptr) take_norm(unit);
+    return;
+  }
   Staging& staging = staging_[static_cast<std::size_t>(current_)];
   float* values = staging.values.as<float>();
   if (resident(unit)) {
@@ -131,6 +144,69 @@ void GradientStore::landed(const Contribution& contribution) {
   } else {
     keep_partial(unit, staging, values);
   }
+}
+
+void GradientStore::take_on_device(const Contribution& contribution, Stream& stream, float* shard) {
+  const int unit = contribution.unit;
+  const std::int64_t count = elements(unit);
+  const bool has_place = store_.unit(unit).gradient_element_bytes > 0;
+  std::byte* const place = has_place ? store_.device(unit, StateKind::gradients) : nullptr;
+  auto* const partial = reinterpret_cast<float*>(place);
+  if (!contribution.last) {
+    if (contribution.first) return stream.copy(partial, shard, count * 4);
+    return on_device_->accumulate(stream, partial, shard, count);
+  }
+  if (!contribution.first) on_device_->accumulate(stream, shard, partial, count);
+  if (updates_in_backward_ != nullptr) return update_in_backward(unit, stream, shard);
+  if (plan_.dtypes.gradients == Dtype::bf16) {
+    on_device_->round_to_bf16(stream, reinterpret_cast<bf16*>(place), shard, count);
+  } else {
+    stream.copy(place, shard, count * 4);
+  }
+  measure_on_device(unit, stream, place, plan_.dtypes.gradients);
+}
+
+// From the slot, where a gradient that is rounded has its values in f32.
+void GradientStore::update_in_backward(int unit, Stream& stream, float* shard) {
+  if (plan_.dtypes.gradients == Dtype::bf16) {
+    on_device_->round_to_bf16(stream, shard, elements(unit));
+  }
+  measure_on_device(unit, stream, shard, Dtype::f32);
+  {
+    const TraceSpan span(row_, span_names::kWaitToHost);
+    stream.synchronize();
+  }
+  take_norm(unit);
+  expect_finite(unit);
+  updates_in_backward_->apply_final_on_device(unit, stream, shard);
+}
+
+void GradientStore::measure_on_device(int unit, Stream& stream, const void* gradient, Dtype dtype) {
+  const std::int64_t bytes =
+      elements(unit) / kNormBlockElements * static_cast<std::int64_t>(sizeof(double));
+  stream.fill_zero(sums_.data(), bytes);
+  for (const ElementRange& trained : trained_[static_cast<std::size_t>(unit)]) {
+    on_device_->add_square_sums(stream, reinterpret_cast<double*>(sums_.data()), gradient, dtype,
+                                trained.first, trained.last);
+  }
+  stream.copy(host_sums_.data(), sums_.data(), bytes);
+  count(Link::from_device, bytes);
+}
+
+// What was measured, once it has come.
+void GradientStore::take_norm(int unit) {
+  Norm& norm = unit_norms_[static_cast<std::size_t>(unit)];
+  for (std::int64_t b = 0; b < elements(unit) / kNormBlockElements; ++b) {
+    const double sum = host_sums_.as<double>()[b];
+    norm.add({sum, std::isfinite(sum)});
+  }
+}
+
+void GradientStore::expect_finite(int unit) const {
+  if (unit_norms_[static_cast<std::size_t>(unit)].finite) return;
+  throw_error<TrainingError>(
+      "a gradient of {} is not finite; lower --lr, or use --on-nonfinite skip",
+      store_.unit(unit).name);
 }
 
 void GradientStore::accumulate(int unit, float* sum, const float* addend) {
@@ -175,11 +251,7 @@ void GradientStore::finish_gradient(int unit, Staging& staging, float* values) {
     keep_final(unit, staging, gradient);
     return;
   }
-  if (!unit_norms_[static_cast<std::size_t>(unit)].finite) {
-    throw_error<TrainingError>(
-        "a gradient of {} is not finite; lower --lr, or use --on-nonfinite skip",
-        store_.unit(unit).name);
-  }
+  expect_finite(unit);
   const TraceSpan span(row_, span_names::kWaitUpdate);
   updates_in_backward_->apply_final(unit, gradient);
 }

@@ -1,4 +1,4 @@
-// GradientStore: what happens to a gradient shard once it has left the device.
+// GradientStore: what happens to a gradient shard once it has left its slot.
 //
 //   landed ─(+ partial sum)─▶ not last: kept on its tier, f32
 //                          └▶ last:     (rounded to bf16) ─▶ norm and finite check ─▶
@@ -8,9 +8,12 @@
 // The norm is over final gradients, each element that is not frozen once (padding is zero): f64
 // sums of squares per 4,096 elements of a shard, each in a fixed tree (of its trained runs, where
 // some are frozen), added in index order within a shard and in unit order over shards. So it does
-// not depend on the order of arrival, on tiers or on the number of threads. Thread contract:
-// landing and landed on the gradient thread; begin_step and finish by the main thread while no
-// gradient is on its way.
+// not depend on the order of arrival, on tiers or on the number of threads.
+//
+// Of a unit that is updated on the device the same is done there, and the sums come to the host.
+//
+// Thread contract: landing, landed and take_on_device on the gradient thread; begin_step and finish
+// by the main thread while no gradient is on its way.
 #pragma once
 
 #include <array>
@@ -35,11 +38,13 @@ class GradientStore final : public offload::GradientConsumer {
   // `updates_in_backward` may be null: deferred.
   GradientStore(offload::StateStore& store, Device& device, WorkerSet& workers,
                 TrainedRanges trained, Isa isa, StreamingOptimizer* updates_in_backward,
-                Tracer* tracer = nullptr);
+                Tracer* tracer = nullptr, optim::DeviceOptimizer* on_device = nullptr);
   ~GradientStore() override;
 
   float* landing(const offload::Contribution& contribution) override;
   void landed(const offload::Contribution& contribution) override;
+  void take_on_device(const offload::Contribution& contribution, Stream& stream,
+                      float* shard) override;
 
   void begin_step();
   // This rank's part of the norm; waits until every gradient is on its tier.
@@ -68,6 +73,10 @@ class GradientStore final : public offload::GradientConsumer {
   Norm measure_block(int unit, const void* gradient, std::int64_t first, std::int64_t last) const;
   void keep_final(int unit, Staging& staging, const void* gradient);
   void to_device(int unit, AlignedSpan source);
+  void measure_on_device(int unit, Stream& stream, const void* gradient, Dtype dtype);
+  void take_norm(int unit);
+  void update_in_backward(int unit, Stream& stream, float* shard);
+  void expect_finite(int unit) const;
   void count(offload::Link link, std::int64_t bytes);
   std::int64_t elements(int unit) const { return store_.unit(unit).shard_elements; }
 
@@ -83,6 +92,9 @@ class GradientStore final : public offload::GradientConsumer {
   PinnedBuffer partial_;            // f32, read back from the tier
   std::unique_ptr<Stream> copies_;  // for gradients on the device; ends before what it touches
   offload::VerifiedReads partial_reads_;
+  optim::DeviceOptimizer* on_device_;
+  DeviceBuffer sums_;  // f64, of the blocks of the shard at hand
+  PinnedBuffer host_sums_;
   std::vector<Norm> block_norms_;  // of the shard at hand
   std::vector<Norm> unit_norms_;
 };

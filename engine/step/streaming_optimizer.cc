@@ -29,10 +29,12 @@ StreamingOptimizer::StreamingOptimizer(const OptimizerParts& parts, std::vector<
       isa_(isa),
       tile_elements_(std::gcd(optim::kTileElements, plan_.block_elements)),
       streamed_(streamed_kinds(plan_)),
+      on_device_(parts.on_device),
       pending_(plan_.units.size(), 0) {
   std::erase_if(order_, [&](int unit) { return store_.unit(unit).frozen; });
   for (const int unit : order_) {
     first_chunk_.push_back(chunks_.size());
+    if (store_.unit(unit).updated_on_device) continue;
     const std::int64_t shard = store_.unit(unit).shard_elements;
     for (std::int64_t first = 0; first < shard; first += plan_.chunk_elements) {
       chunks_.push_back({unit, first, std::min(plan_.chunk_elements, shard - first)});
@@ -44,28 +46,39 @@ StreamingOptimizer::StreamingOptimizer(const OptimizerParts& parts, std::vector<
   for (const auto& group : groups_) segments_max = std::max(segments_max, group.size());
   segments_.resize(static_cast<std::size_t>(workers_.worker_slots()));
   for (auto& segments : segments_) segments.reserve(segments_max);
+  if (plan_.stages_state() || plan_.device_updates) copies_ = parts.device.make_stream("opt copy");
   if (plan_.stages_state()) make_ring(parts.device);
+  if (plan_.device_updates) prepare_device_updates(parts.device);
 }
 
 StreamingOptimizer::~StreamingOptimizer() = default;
 
 void StreamingOptimizer::make_ring(Device& device) {
-  copies_ = device.make_stream("opt copy");
   const std::int64_t bytes = optimizer_buffer_bytes(plan_);
   const auto count = static_cast<std::int64_t>(ring_.size());
-  ring_memory_ = device.allocate_pinned("optimizer staging", bytes * count);
-  store_.register_memory(ring_memory_.span());
+  memory_ = device.allocate_pinned("optimizer staging", bytes * count);
+  store_.register_memory(memory_.span());
   for (std::int64_t i = 0; i < count; ++i) {
     Buffer& buffer = ring_[static_cast<std::size_t>(i)];
-    buffer.memory = ring_memory_.span(i * bytes, bytes);
+    buffer.memory = memory_.span(i * bytes, bytes);
     buffer.writes.report_to(store_.lasting_writes());
     buffer.copied_in = device.make_event();
     buffer.copied_out = device.make_event();
   }
 }
 
-AlignedSpan StreamingOptimizer::scratch() const {
-  return plan_.stages_state() ? ring_memory_.span() : AlignedSpan();
+void StreamingOptimizer::prepare_device_updates(Device& device) {
+  STRATA_CHECK(on_device_ != nullptr);
+  using offload::kDeviceUpdatesTag;
+  if (plan_.stays_on_device) {
+    memory_ =
+        device.allocate_pinned(offload::kLoadingStagingTag, offload::loading_staging_bytes(plan_));
+  }
+  left_domain_ = device.allocate(kDeviceUpdatesTag, offload::kDomainBytes);
+  host_left_domain_ = device.allocate_pinned(kDeviceUpdatesTag, offload::kDomainBytes);
+  updated_on_device_ = device.make_event();
+  copies_->fill_zero(left_domain_.data(), offload::kDomainBytes);
+  copies_->synchronize();
 }
 
 void StreamingOptimizer::begin_step(const optim::StepSettings& settings, double learning_rate) {
@@ -93,14 +106,80 @@ void StreamingOptimizer::apply_final(int unit, const void* gradient) {
   store_.end_update(unit);
 }
 
-void StreamingOptimizer::update_unit(int unit, std::byte* weights, const std::byte* gradient) {
+void StreamingOptimizer::apply_on_device(int unit, Stream& stream) {
+  update_on_device(unit, stream, nullptr);
+}
+
+void StreamingOptimizer::apply_final_on_device(int unit, Stream& stream, const float* gradient) {
+  update_on_device(unit, stream, gradient);
+  store_.note_device_write(stream, offload::StateStore::DeviceWriter::weights);
+  store_.end_update(unit);
+}
+
+void StreamingOptimizer::expect_next(int unit) const {
   STRATA_CHECK(applied_ < order_.size() && order_[applied_] == unit, "unit {} is not next", unit);
+}
+
+void StreamingOptimizer::end_unit(int unit) {
+  pending_[static_cast<std::size_t>(unit)] = 0;
+  ++applied_;
+  if (!any_pending()) check_device_updates();
+}
+
+void StreamingOptimizer::update_unit(int unit, std::byte* weights, const std::byte* gradient) {
+  expect_next(unit);
   for (std::size_t c = first_chunk_[applied_]; c < first_chunk_[applied_ + 1]; ++c) {
     update(c, weights, gradient);
     issue_ahead();
   }
-  pending_[static_cast<std::size_t>(unit)] = 0;
-  ++applied_;
+  end_unit(unit);
+}
+
+// In int8 codes and scales alternate, block by block. `gradient`: null where it has its place.
+void StreamingOptimizer::update_on_device(int unit, Stream& stream, const float* gradient) {
+  expect_next(unit);
+  const std::int64_t shard = store_.unit(unit).shard_elements;
+  const std::int64_t piece =
+      plan_.dtypes.moments == MomentFormat::int8 ? plan_.block_elements : shard;
+  std::vector<optim::Segment>& segments = segments_.front();
+  for (std::int64_t first = 0; first < shard; first += piece) {
+    const Chunk chunk{unit, first, std::min(piece, shard - first)};
+    Pointers at{};
+    for (int k = 0; k < offload::kStateKinds; ++k) {
+      const auto kind = static_cast<StateKind>(k);
+      if (!exists(kind, plan_.dtypes) || store_.tier(unit, kind) != Tier::device) continue;
+      at[static_cast<std::size_t>(k)] = store_.device(unit, kind) + bytes(kind, first);
+    }
+    optim::State state = state_of(chunk, at, 0, chunk.elements);
+    if (gradient != nullptr) {
+      state.gradient = gradient + first;
+      state.gradient_dtype = Dtype::f32;
+    }
+    cut_segments(unit, state.first_element, state.first_element + state.elements, segments);
+    on_device_->update(stream, settings_, segments, state,
+                       reinterpret_cast<std::int32_t*>(left_domain_.data()));
+  }
+  stream.record(*updated_on_device_);
+  unchecked_ = true;
+  end_unit(unit);
+}
+
+// Once a step, before whoever waits for its updates can commit them.
+void StreamingOptimizer::check_device_updates() {
+  if (!unchecked_) return;
+  unchecked_ = false;
+  copies_->wait(*updated_on_device_, WaitFor::state_written);
+  copies_->copy(host_left_domain_.data(), left_domain_.data(), offload::kDomainBytes);
+  store_.ledger().add(Account::update, Link::from_device, offload::MovedKind::batch,
+                      offload::kDomainBytes);
+  copies_->synchronize();
+  if (const int left = *host_left_domain_.as<std::int32_t>(); left > 0) refuse_update_of(left - 1);
+}
+
+void StreamingOptimizer::refuse_update_of(int unit) const {
+  throw_error<TrainingError>(
+      "the update of {} at step {} left the range of finite weights; lower --lr or --clip-norm",
+      store_.unit(unit).name, settings_.step);
 }
 
 // Starts reads as far ahead as the ring allows: its buffers hold the chunk at hand and those after.
@@ -206,24 +285,21 @@ void StreamingOptimizer::write_back(std::size_t index) {
 
 void StreamingOptimizer::run_update(const Chunk& chunk, const Pointers& at) {
   std::atomic<bool> in_domain{true};
-  workers_.parallel_for(
-      ceil_div(chunk.elements, tile_elements_), [&](std::int64_t tile, int worker) {
-        const std::int64_t first = tile * tile_elements_;
-        const std::int64_t last = std::min(first + tile_elements_, chunk.elements);
-        auto& segments = segments_[static_cast<std::size_t>(worker)];
-        if (!update_tile(chunk, at, first, last, segments)) in_domain = false;
-      });
-  if (!in_domain) {
-    throw_error<TrainingError>(
-        "the update of {} at step {} left the range of finite weights; lower --lr or --clip-norm",
-        store_.unit(chunk.unit).name, settings_.step);
-  }
+  workers_.parallel_for(ceil_div(chunk.elements, tile_elements_), [&](std::int64_t tile,
+                                                                      int worker) {
+    const std::int64_t first = tile * tile_elements_;
+    const std::int64_t last = std::min(first + tile_elements_, chunk.elements);
+    auto& segments = segments_[static_cast<std::size_t>(worker)];
+    const optim::State state = state_of(chunk, at, first, last);
+    cut_segments(chunk.unit, state.first_element, state.first_element + state.elements, segments);
+    if (!optim::update(settings_, segments, state, isa_)) in_domain = false;
+  });
+  if (!in_domain) refuse_update_of(chunk.unit);
 }
 
 // Elements [first, last) of a chunk, which are within one block.
-bool StreamingOptimizer::update_tile(const Chunk& chunk, const Pointers& at, std::int64_t first,
-                                     std::int64_t last,
-                                     std::vector<optim::Segment>& segments) const {
+optim::State StreamingOptimizer::state_of(const Chunk& chunk, const Pointers& at,
+                                          std::int64_t first, std::int64_t last) const {
   const auto from = [&](StateKind kind) {
     return at[static_cast<std::size_t>(kind)] + first * element_bytes(kind, plan_.dtypes);
   };
@@ -240,8 +316,7 @@ bool StreamingOptimizer::update_tile(const Chunk& chunk, const Pointers& at, std
   state.elements = last - first;
   state.first_element = rank_ * store_.unit(chunk.unit).shard_elements + chunk.first + first;
   state.unit = static_cast<std::uint64_t>(chunk.unit);
-  cut_segments(chunk.unit, state.first_element, state.first_element + state.elements, segments);
-  return optim::update(settings_, segments, state, isa_);
+  return state;
 }
 
 // The segments of elements [first, last) of the unsharded unit, counted from `first`.

@@ -4,17 +4,18 @@
 //
 //   read chunks i+1 …   ∥   update chunk i on the workers   ∥   write chunks …, i-1
 //
-// State in host memory is updated where it lies and moves nothing.
+// State in host memory is updated where it lies and moves nothing. Where all of a unit's state is
+// on a GPU, its kernels update it there (optim_cuda/).
 //
 // Deferred: begin_step() makes every unit pending; the WeightStreamer calls apply() just before a
 // unit is next used, with the working weights it has just read.
-// In backward: begin_step() likewise, and GradientStore calls apply_final() as soon as a unit's
+// In backward: begin_step() likewise, and GradientStore calls apply_final*() as soon as a unit's
 // gradient is final; weights travel with the rest of the state.
 //
 //   unit:  current ──begin_step──▶ pending ──apply / apply_final──▶ current
 //
 // What is read, also ahead of the update, is the unit's live slot, and what is written its target
-// (offload/live_slots.h). apply_final() ends the update; after apply() the WeightStreamer does,
+// (offload/live_slots.h). apply_final*() ends the update; after apply() the WeightStreamer does,
 // when it has written the weights.
 //
 // A frozen unit is never pending; frozen tensors of other units stream by unchanged.
@@ -36,6 +37,7 @@
 #include "offload/state_store.h"
 #include "offload/weight_streamer.h"
 #include "optim_cpu/optimizer.h"
+#include "optim_cuda/device_optimizer.h"
 
 namespace strata::engine {
 
@@ -45,6 +47,7 @@ struct OptimizerParts {
   WorkerSet& workers;
   Tracer* tracer;
   int rank;
+  optim::DeviceOptimizer* on_device = nullptr;  // for units that are updated there
 };
 
 class StreamingOptimizer final : public offload::PendingUpdates {
@@ -65,6 +68,11 @@ class StreamingOptimizer final : public offload::PendingUpdates {
   // gradient: the shard's, f32 or bf16 as the plan says, in host memory.
   void apply_final(int unit, const void* gradient);
 
+  // The same on the device, where the gradient, in f32, is in device memory: enqueued. The last of
+  // a step waits for all.
+  void apply_on_device(int unit, Stream& stream) override;
+  void apply_final_on_device(int unit, Stream& stream, const float* gradient);
+
   // Waits until everything updated is on its tier.
   void finish();
 
@@ -72,9 +80,9 @@ class StreamingOptimizer final : public offload::PendingUpdates {
   // while no unit is being applied.
   offload::Traffic update_traffic() const;
 
-  // The buffers of the ring while no update is under way, for filling states at start; empty when
-  // everything lives in host memory.
-  AlignedSpan scratch() const;
+  // Pinned memory while no update is under way, for filling states at start; empty when everything
+  // lives in host memory.
+  AlignedSpan scratch() const { return memory_.bytes() > 0 ? memory_.span() : AlignedSpan(); }
 
  private:
   struct Chunk {
@@ -93,14 +101,20 @@ class StreamingOptimizer final : public offload::PendingUpdates {
   using Pointers = std::array<std::byte*, offload::kStateKinds>;
 
   void make_ring(Device& device);
+  void prepare_device_updates(Device& device);
+  void expect_next(int unit) const;
+  void end_unit(int unit);
+  void update_on_device(int unit, Stream& stream, const float* gradient);
+  void check_device_updates();
   void update_unit(int unit, std::byte* weights, const std::byte* gradient);
   void issue_ahead();
   void issue(std::size_t chunk);
   void update(std::size_t chunk, std::byte* weights, const std::byte* gradient);
   void write_back(std::size_t chunk);
   void run_update(const Chunk& chunk, const Pointers& at);
-  bool update_tile(const Chunk& chunk, const Pointers& at, std::int64_t first, std::int64_t last,
-                   std::vector<optim::Segment>& segments) const;
+  [[noreturn]] void refuse_update_of(int unit) const;
+  optim::State state_of(const Chunk& chunk, const Pointers& at, std::int64_t first,
+                        std::int64_t last) const;
   void cut_segments(int unit, std::int64_t first, std::int64_t last,
                     std::vector<optim::Segment>& segments) const;
   optim::Moment moment(const Chunk& chunk, const Pointers& at, offload::StateKind kind,
@@ -123,8 +137,13 @@ class StreamingOptimizer final : public offload::PendingUpdates {
   Isa isa_;
   std::int64_t tile_elements_;
   std::vector<offload::StateKind> streamed_;  // the kinds a chunk carries through its buffer
-  PinnedBuffer ring_memory_;
+  PinnedBuffer memory_;                       // the ring's, if there is one
   std::array<Buffer, offload::kOptimizerBuffers> ring_;
+  optim::DeviceOptimizer* on_device_;
+  DeviceBuffer left_domain_;  // int32: 0, or the first unit that did + 1
+  PinnedBuffer host_left_domain_;
+  std::unique_ptr<Event> updated_on_device_;
+  bool unchecked_ = false;          // since check_device_updates()
   std::unique_ptr<Stream> copies_;  // for state that lives on the device; ends before the ring
 
   std::vector<Chunk> chunks_;             // of all units, in order

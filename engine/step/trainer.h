@@ -128,6 +128,7 @@ class Trainer {
   TraceTrack row_;  // of the main thread
   DeviceBuffer comm_staging_;
   std::unique_ptr<Stream> compute_;
+  std::unique_ptr<optim::DeviceOptimizer> device_optimizer_;  // of a GPU
   offload::StateStore store_;
   StreamingOptimizer optimizer_;
   GradientStore gradient_store_;

@@ -20,6 +20,7 @@ using testing::SmallMachine;
 // Keeps what lands. Slower than backward, so that slots run out.
 class Keeper final : public GradientConsumer {
  public:
+  void take_on_device(const Contribution&, Stream&, float*) override { FAIL(); }
   Keeper(const Plan& plan, Device& device)
       : plan_(plan), landing_(device.allocate_pinned("landing", plan.unit_elements_max * 4)) {}
 

@@ -56,6 +56,54 @@ TEST(Plan, EverythingIsWhereItWasAskedFor) {
   }
 }
 
+std::int64_t updated_on_device(const Plan& plan) {
+  return std::ranges::count_if(plan.units, &UnitPlan::updated_on_device);
+}
+
+TEST(Plan, ADeviceThatUpdatesHasAllStateWhereItFitsAndNothingCarriesIt) {
+  for (const UpdateTime update : {UpdateTime::deferred, UpdateTime::in_backward}) {
+    PlanInput input = small_input();
+    input.update = update;
+    input.device_updates = true;
+    input.units[2].frozen = true;
+    const Plan plan = plan_of(input);
+    EXPECT_EQ(updated_on_device(plan), kUnits - 1);
+    EXPECT_FALSE(plan.units[2].updated_on_device);
+    EXPECT_FALSE(plan.stages_state());
+    for (const char* staging : {"weight staging", "optimizer staging", "gradient staging"}) {
+      EXPECT_EQ(bytes_tagged(plan, staging), 0) << staging;
+    }
+    EXPECT_EQ(plan.total_bytes(Tier::host),
+              loading_staging_bytes(plan) + round_up(plan.norm_bytes(), kPageBytes) + kPageBytes);
+    Traffic expected;
+    expected.add(Link::from_device, MovedKind::batch, kDomainBytes);
+    for (const UnitPlan& unit : plan.units) {
+      const std::int64_t blocks = unit.frozen ? 0 : unit.shard_elements / kNormBlockElements;
+      expected.add(Link::from_device, MovedKind::gradients, blocks * 8);
+    }
+    EXPECT_EQ(plan.step_traffic(), expected);
+    for (const PhaseTraffic& phase : plan.traffic) EXPECT_EQ(phase.optimizer_bytes, 0);
+  }
+}
+
+TEST(Plan, AUnitIsUpdatedOnTheDeviceThatHoldsAllOfItsState) {
+  PlanInput input = small_input();
+  input.device_updates = true;
+  input.device_memory_bytes = plan_of(input).total_bytes(Tier::device) - kPageBytes;
+  input.placement.states[static_cast<std::size_t>(StateKind::weights)] = Tier::device;
+  const Plan plan = plan_of(input);
+  EXPECT_TRUE(plan.stages_state());
+  for (const UnitPlan& unit : plan.units) {
+    const bool there = std::ranges::count(unit.tiers, Tier::device) == kStateKinds;
+    EXPECT_EQ(unit.updated_on_device, there) << unit.name;
+  }
+  EXPECT_GT(updated_on_device(plan), 0);
+  EXPECT_LT(updated_on_device(plan), kUnits);
+
+  input.placement.states[static_cast<std::size_t>(StateKind::moment2)] = Tier::host;
+  EXPECT_EQ(updated_on_device(plan_of(input)), 0);
+}
+
 TEST(Plan, StateThatFitsInHostMemoryNeedsNoStaging) {
   const Plan plan = plan_of(small_input());
   EXPECT_EQ(plan.total_bytes(Tier::nvme), 0);

@@ -33,6 +33,7 @@ PlanInput input_of(const Case& test) {
 // Adds one to every weight, as 16-bit integers.
 class AddOne final : public PendingUpdates {
  public:
+  void apply_on_device(int /*unit*/, Stream& /*stream*/) override { FAIL(); }
   void begin() { pending_.assign(kUnits, true); }
   bool pending(int unit) const override { return pending_[static_cast<std::size_t>(unit)]; }
   void apply(int unit, AlignedSpan weights) override {
