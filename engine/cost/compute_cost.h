@@ -12,7 +12,7 @@
 
 #include "engine/cost/machine_rates.h"
 #include "engine/plan/run_setup.h"
-#include "kernels/device/cpu_device.h"
+#include "kernels/device/device.h"
 
 namespace strata::engine {
 
@@ -31,7 +31,7 @@ struct WorkSeconds {
   WorkSeconds operator*(double factor) const;
 };
 
-// Seconds of one micro-batch with all workers of the device.
+// Seconds of one micro-batch, on a cpu device with all its workers.
 struct ComputeCost {
   WorkSeconds embedding_forward;  // of all its tables
   WorkSeconds block_forward;      // of one block, as the others
@@ -52,7 +52,7 @@ struct ComputeCost {
 // is measured by two parts of it, and what grows between them is extrapolated.
 // `op_cost`: what an op counts as instead of the seconds that it took, for tests.
 using OpCost = std::function<double(std::string_view op)>;
-ComputeCost measure_compute(const RunSetup& setup, CpuDevice& device, const OpCost& op_cost = {});
+ComputeCost measure_compute(const RunSetup& setup, Device& device, const OpCost& op_cost = {});
 // Of a step's micro-batches the first ones of their passes, which overwrite gradients of weights
 // where others add to them; measure_compute() has the mean of both.
 double overwritten_share(const RunSetup& setup);

@@ -20,9 +20,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kVersion = 2;
+constexpr int kVersion = 3;
 constexpr const char* kCores = "cores";
 constexpr const char* kArithmetic = "arithmetic";
+constexpr const char* kGpu = "gpu";
 constexpr const char* kDrives = "drives";
 constexpr const char* kCompute = "compute";
 
@@ -50,7 +51,8 @@ nlohmann::json json_of(const MachineIdentity& identity) {
           {"ranks", identity.ranks},
           {"memory_bytes", identity.memory_bytes},
           {"isa", identity.isa},
-          {"matmul_library", identity.matmul_library}};
+          {"matmul_library", identity.matmul_library},
+          {"driver", identity.driver}};
 }
 
 // Of what the network and the sharing of memory depend on.
@@ -96,6 +98,11 @@ std::string drives_key(const RunSetup& setup, std::span<const std::string> direc
   return key;
 }
 
+nlohmann::json json_of(const GpuRates& gpu) {
+  return {gpu.flops_per_s, gpu.memory_bytes_per_s, gpu.to_device_bytes_per_s,
+          gpu.from_device_bytes_per_s, gpu.both_ways_bytes_per_s};
+}
+
 nlohmann::json json_of(const DriveRates& drives) {
   return {drives.read_bytes_per_s, drives.written_bytes_per_s, drives.mixed_bytes_per_s,
           drives.core_s_per_byte};
@@ -111,7 +118,9 @@ MachineIdentity identify_machine(const RunSetup& setup) {
   const std::string memory = read_system_file("/proc/meminfo").value_or("");
   identity.memory_bytes = number_of_key(memory, "MemTotal:").value_or(0) * 1024;
   identity.isa = name_of(setup.isa);
-  identity.matmul_library = ops::matmul_library();
+  ops::limit_matmul_library(setup.isa);
+  identity.matmul_library = matmul_library(setup.device);
+  if (setup.device.gpu) identity.driver = setup.device.gpu->gpu.driver;
   return identity;
 }
 
@@ -155,17 +164,21 @@ std::optional<MachineRates> MachineCache::find_rates(
   const nlohmann::json* const cores = find(kCores, ranks_key(setup));
   const nlohmann::json* const arithmetic = find(kArithmetic, arithmetic_key(setup));
   const nlohmann::json* const drives = find(kDrives, drives_key(setup, directories));
+  const nlohmann::json* const gpu = find(kGpu, arithmetic_key(setup));
   if (cores == nullptr || arithmetic == nullptr) return std::nullopt;
+  if (gpu == nullptr && setup.device.gpu) return std::nullopt;
   if (drives == nullptr && !directories.empty()) return std::nullopt;
   MachineRates rates;
   RecordedArithmetic recorded = read_arithmetic(*arithmetic);
   rates.matmuls = std::move(recorded.matmuls);
   rates.default_arithmetic = recorded.default_arithmetic;
   rates.memory_bytes_per_s = cores->at(0);
-  rates.optimizer_bytes_per_s = cores->at(1);
-  rates.checksum_bytes_per_s = cores->at(2);
-  rates.network.bytes_per_s = cores->at(3);
+  rates.core_memory_bytes_per_s = cores->at(1);
+  rates.optimizer_bytes_per_s = cores->at(2);
+  rates.checksum_bytes_per_s = cores->at(3);
+  rates.network.bytes_per_s = cores->at(4);
   rates.workers_share = workers_share(setup);
+  if (gpu != nullptr) rates.gpu = {gpu->at(0), gpu->at(1), gpu->at(2), gpu->at(3), gpu->at(4)};
   if (!directories.empty()) {
     rates.nvme = {drives->at(0), drives->at(1), drives->at(2), drives->at(3)};
   }
@@ -176,8 +189,12 @@ void MachineCache::store_rates(const RunSetup& setup, std::span<const std::strin
                                const MachineRates& rates) {
   if (rates.memory_bytes_per_s > 0 && rates.optimizer_bytes_per_s > 0 &&
       rates.checksum_bytes_per_s > 0) {
-    tables_[kCores][ranks_key(setup)] = {rates.memory_bytes_per_s, rates.optimizer_bytes_per_s,
-                                         rates.checksum_bytes_per_s, rates.network.bytes_per_s};
+    tables_[kCores][ranks_key(setup)] = {rates.memory_bytes_per_s, rates.core_memory_bytes_per_s,
+                                         rates.optimizer_bytes_per_s, rates.checksum_bytes_per_s,
+                                         rates.network.bytes_per_s};
+  }
+  if (rates.gpu && rates.gpu->to_device_bytes_per_s > 0) {
+    tables_[kGpu][arithmetic_key(setup)] = json_of(*rates.gpu);
   }
   tables_[kArithmetic][arithmetic_key(setup)] = arithmetic_json(setup, rates);
   const std::string drives = drives_key(setup, directories);

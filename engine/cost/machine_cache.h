@@ -31,10 +31,11 @@ struct MachineIdentity {
   int ranks = 1;          // on this host, which share its memory and drives
   std::int64_t memory_bytes = 0;
   std::string isa;             // "avx512"
-  std::string matmul_library;  // name, version and the instruction set that it uses
+  std::string matmul_library;  // name, version and the instruction set, or the GPU, that it uses
+  std::string driver;          // of the GPU; "": the cores compute
 };
 
-// After ops::attach_cpu_ops(), which settles the library's instruction set.
+// Settles the instruction set of the library that multiplies, as attach_cpu_ops() does.
 MachineIdentity identify_machine(const RunSetup& setup);
 
 // Where the cache of a machine is; "" where neither variable nor home directory says.

@@ -16,6 +16,8 @@ constexpr int kHostsMax = 100'000;
 constexpr int kRanksPerHostMax = 1024;
 constexpr int kCoresMax = 65'536;
 constexpr int kDrivesMax = 128;
+// What a core of today's processors reads and writes in sum when it copies alone.
+constexpr double kCoreMemoryBytesPerS = 16e9;
 
 MatmulFlops read_matmul(ObjectReader& reader) {
   MatmulFlops matmul;
@@ -54,10 +56,18 @@ HostDescription read_host(ObjectReader reader) {
   host.memory_bytes = reader.bytes("memory");
   if (reader.has("memory_reserved")) host.reserved_bytes = reader.bytes("memory_reserved");
   host.memory_bytes_per_s = reader.bytes_per_s("memory_rate");
+  host.core_memory_bytes_per_s =
+      reader.has("core_memory_rate")
+          ? reader.bytes_per_s("core_memory_rate")
+          : std::clamp(kCoreMemoryBytesPerS, host.memory_bytes_per_s / host.cores,
+                       host.memory_bytes_per_s);
   host.checksum_bytes_per_s = reader.bytes_per_s("checksum_rate");
   reader.finish();
   if (host.reserved_bytes >= host.memory_bytes) {
     throw ConfigError("host.memory_reserved must be less than host.memory");
+  }
+  if (host.core_memory_bytes_per_s > host.memory_bytes_per_s) {
+    throw ConfigError("host.core_memory_rate must be at most host.memory_rate");
   }
   return host;
 }
@@ -197,6 +207,8 @@ Options options_for(const MachineDescription& machine, const Options& options) {
     require_memory("device-memory", device_bytes, machine.gpu.usable_bytes(), "a GPU");
     require_memory("host-memory", host_bytes, machine.host.usable_bytes(), "a host");
   } else {  // both tiers are the host's memory
+    require_memory("device-memory", device_bytes, machine.host.usable_bytes(), "a host");
+    require_memory("host-memory", host_bytes, machine.host.usable_bytes(), "a host");
     require_memory("device-memory and --host-memory",
                    machine.ranks_per_host * device_bytes + host_bytes, machine.host.usable_bytes(),
                    "a host");
@@ -213,6 +225,8 @@ MachineRates rates_of(const MachineDescription& machine, const RunSetup& setup) 
     describe_cores(machine, setup, rates);
   }
   rates.memory_bytes_per_s = machine.host.memory_bytes_per_s / ranks;
+  rates.core_memory_bytes_per_s =
+      std::min(machine.host.core_memory_bytes_per_s, rates.memory_bytes_per_s);
   rates.optimizer_bytes_per_s = rates.memory_bytes_per_s;  // an update is bound by memory
   rates.checksum_bytes_per_s = machine.host.checksum_bytes_per_s / ranks;
   const double drives = machine.drive.count / ranks;

@@ -44,8 +44,9 @@ struct HostDescription {
   int cores = 0;
   MatmulFlops matmul;  // with all cores, as the rates below
   std::int64_t memory_bytes = 0;
-  std::int64_t reserved_bytes = 0;  // that is left to the system and other programs
-  double memory_bytes_per_s = 0;    // read and written, in sum
+  std::int64_t reserved_bytes = 0;     // that is left to the system and other programs
+  double memory_bytes_per_s = 0;       // read and written, in sum
+  double core_memory_bytes_per_s = 0;  // by one core
   double checksum_bytes_per_s = 0;
   std::int64_t usable_bytes() const { return memory_bytes - reserved_bytes; }
 };

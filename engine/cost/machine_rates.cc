@@ -7,6 +7,7 @@
 #include "engine/cost/measured_rates.h"
 #include "kernels/base/error.h"
 #include "kernels/base/machine.h"
+#include "kernels/device/cpu_device.h"
 
 namespace strata::engine {
 
@@ -95,24 +96,27 @@ nlohmann::json arithmetic_json(const RunSetup& setup, const MachineRates& rates)
                                             rates.default_arithmetic, rates.matmuls});
 }
 
-MachineRates rates_with_gpu(const RunSetup& setup) {
+MachineRates measure_machine(const RunSetup& setup, Device& device, WorkerSet& workers,
+                             io::Storage* storage, comm::Communicator& comm,
+                             const RecordedArithmetic* recorded) {
   MachineRates rates;
-  rates.default_arithmetic = setup.shape.precision;
-  for (const ops::MatmulShape& shape : matmul_shapes(setup.shape)) {
-    rates.matmuls.push_back({shape.kind, shape.n, shape.k, setup.shape.precision});
+  if (device.kind() == DeviceKind::cpu) {
+    choose_matmuls(setup, static_cast<CpuDevice&>(device), comm, recorded, rates);
+  } else {
+    rates.default_arithmetic = setup.shape.precision;
+    rates.matmuls = measure_gpu_matmuls(setup, device);
   }
-  return rates;
-}
-
-MachineRates measure_machine(const RunSetup& setup, CpuDevice& device, io::Storage* storage,
-                             comm::Communicator& comm, const RecordedArithmetic* recorded) {
-  MachineRates rates;
-  choose_matmuls(setup, device, comm, recorded, rates);
   if (setup.shape.purpose == Purpose::inference) return rates;
+  if (device.kind() == DeviceKind::cuda) {
+    rates.gpu = measure_gpu_links(setup, device);
+    rates.gpu->flops_per_s = rates.matmul_peak_flops_per_s();
+  }
+  const CoreMeasurement cores(setup, device, workers);
   rates.workers_share = workers_share(setup);
-  rates.memory_bytes_per_s = measure_memory(setup, device);
-  rates.checksum_bytes_per_s = measure_checksums(setup, device);
-  rates.optimizer_bytes_per_s = measure_optimizer(setup, device);
+  rates.memory_bytes_per_s = cores.memory();
+  rates.core_memory_bytes_per_s = cores.core_memory();
+  rates.checksum_bytes_per_s = cores.checksums();
+  rates.optimizer_bytes_per_s = cores.optimizer();
   rates.network = measure_network(setup, device, comm);
   if (storage != nullptr) rates.nvme = measure_drives(setup, device, *storage);
   return rates;

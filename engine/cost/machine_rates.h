@@ -11,7 +11,7 @@
 #include "engine/plan/run_setup.h"
 #include "io/storage.h"
 #include "kernels/base/worker_set.h"
-#include "kernels/device/cpu_device.h"
+#include "kernels/device/device.h"
 #include "kernels/ops/cpu_ops.h"
 #include "offload/comm/communicator.h"
 
@@ -34,18 +34,20 @@ struct NetworkRates {
   double bytes_per_s = 0;  // 0: one rank
 };
 
-// Of one GPU; described machines only, so far.
+// Of one GPU.
 struct GpuRates {
-  double flops_per_s = 0;  // what a large matmul reaches, in the run's precision
-  double memory_bytes_per_s = 0;
+  double flops_per_s = 0;         // what a large matmul reaches, in the run's precision
+  double memory_bytes_per_s = 0;  // of the device, read and written in sum
   double to_device_bytes_per_s = 0;
   double from_device_bytes_per_s = 0;
+  double both_ways_bytes_per_s = 0;  // at the same time, in sum; 0: neither slows the other down
 };
 
 struct MachineRates {
   std::vector<ops::MatmulChoice> matmuls;
   Dtype default_arithmetic = Dtype::bf16;  // of attention, and of shapes not listed
   double memory_bytes_per_s = 0;           // read and written by a parallel copy, in sum
+  double core_memory_bytes_per_s = 0;      // by one core; 0: its share of that
   double optimizer_bytes_per_s = 0;        // state and gradients that an update passes over
   double checksum_bytes_per_s = 0;         // with all workers, as those above
   // Of the processors that the rank's threads may use, those that its workers take: less than 1
@@ -62,15 +64,14 @@ double workers_share(const RunSetup& setup);
 // arithmetic.json of a run.
 nlohmann::json arithmetic_json(const RunSetup& setup, const MachineRates& rates);
 
-// On a GPU of this machine: its arithmetic, and no rates, for nothing is measured there so far.
-MachineRates rates_with_gpu(const RunSetup& setup);
-
 // The matmul choices are rank 0's, for all ranks: those in its `recorded`, or without it the
-// fastest; the rest is this rank's, and 0 where the plan has no room to measure it. Of inference
-// the matmuls alone. Uses device, host and NVMe space that is given back before it returns: call
-// before the Trainer reserves its own. Overwrites the start of `storage` (may be null). Collective.
-MachineRates measure_machine(const RunSetup& setup, CpuDevice& device, io::Storage* storage,
-                             comm::Communicator& comm,
+// fastest; on a GPU there is nothing to choose. The rest is this rank's, and 0 where the plan has
+// no room to measure it; `workers` do what the cores do beside a GPU, and are the cpu device's own.
+// Of inference the matmuls alone. Uses device, host and NVMe space that is given back before it
+// returns: call before the Trainer reserves its own. Overwrites the start of `storage` (may be
+// null). Collective.
+MachineRates measure_machine(const RunSetup& setup, Device& device, WorkerSet& workers,
+                             io::Storage* storage, comm::Communicator& comm,
                              const RecordedArithmetic* recorded = nullptr);
 
 }  // namespace strata::engine

@@ -1,8 +1,8 @@
 #include <algorithm>
-#include <bit>
-#include <cstring>
+#include <vector>
 
 #include "engine/cost/compute_cost.h"
+#include "engine/cost/operand_fill.h"
 #include "engine/cost/work_meter.h"
 #include "kernels/base/bytes.h"
 #include "kernels/base/split_mix.h"
@@ -25,34 +25,6 @@ constexpr std::int64_t kPartMin = 2;        // sequences: two sizes tell what gr
 constexpr float kWeightScale = 0.05f;
 constexpr float kGradientScale = 1e-3f;
 
-// Numbers in [-scale, scale).
-void fill_random(CpuDevice& device, const Matrix& numbers, float scale) {
-  constexpr std::int64_t kTile = 1 << 16;
-  const std::int64_t count = numbers.rows * numbers.cols;
-  device.workers().parallel_for(ceil_div(count, kTile), [&](std::int64_t tile, int) {
-    SplitMix64 random{static_cast<std::uint64_t>(tile)};
-    for (std::int64_t i = tile * kTile; i < std::min(count, (tile + 1) * kTile); ++i) {
-      const float x = scale * (static_cast<float>(random() >> 40) * 0x1p-23f - 1);
-      if (numbers.dtype == Dtype::f32) {
-        static_cast<float*>(numbers.data)[i] = x;
-      } else {
-        static_cast<bf16*>(numbers.data)[i] = {
-            static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(x) >> 16)};
-      }
-    }
-  });
-}
-
-// Zeroes it, so that no op is the first to touch a page.
-void touch(CpuDevice& device, const DeviceBuffer& buffer) {
-  constexpr std::int64_t kTile = kMiB;
-  device.workers().parallel_for(ceil_div(buffer.bytes(), kTile), [&](std::int64_t tile, int) {
-    const std::int64_t begin = tile * kTile;
-    std::memset(buffer.data() + begin, 0,
-                static_cast<std::size_t>(std::min(kTile, buffer.bytes() - begin)));
-  });
-}
-
 // What all measurements have: (B, T) and where rows are in their sequences.
 struct Inputs {
   Inputs(Carver& carver, const PassShape& shape, Batch limits)
@@ -64,15 +36,19 @@ struct Inputs {
     batch.positions = positions;
   }
 
-  void fill(CpuDevice& device, const PassShape& shape) const {
+  void fill(OperandFill& fill, const PassShape& shape) const {
     SplitMix64 random{1};
+    std::vector<std::int32_t> row_positions;
+    std::vector<std::int32_t> row_ids;
     for (std::int64_t row = 0; row < batch.rows(); ++row) {
-      positions[row] = static_cast<std::int32_t>(row % batch.tokens);
-      ids[row] =
-          static_cast<std::int32_t>(random() % static_cast<std::uint64_t>(shape.config.vocabulary));
+      row_positions.push_back(static_cast<std::int32_t>(row % batch.tokens));
+      row_ids.push_back(static_cast<std::int32_t>(
+          random() % static_cast<std::uint64_t>(shape.config.vocabulary)));
     }
-    fill_random(device, x, 1);
-    fill_random(device, dx, kGradientScale);
+    fill.write(positions, row_positions);
+    fill.write(ids, row_ids);
+    fill.random(x, 1);
+    fill.random(dx, kGradientScale);
   }
 
   Batch batch;
@@ -145,10 +121,11 @@ void extrapolate(const WorkSeconds& fewer, double factor, WorkSeconds& some) {
 
 class ComputeMeasurement {
  public:
-  ComputeMeasurement(const RunSetup& setup, CpuDevice& device, const OpCost& op_cost)
+  ComputeMeasurement(const RunSetup& setup, Device& device, const OpCost& op_cost)
       : setup_(setup),
         shape_(setup.shape),
         device_(device),
+        fill_(setup, device),
         meter_(device, op_cost),
         overwritten_(overwritten_share(setup)) {}
 
@@ -173,11 +150,11 @@ class ComputeMeasurement {
   auto with_block(Batch limits, const Body& body) {
     const DeviceBuffer buffer =
         device_.allocate("measurement", models::layout_bytes<BlockMemory>(shape_, limits));
-    touch(device_, buffer);
+    fill_.zero(buffer);
     const auto memory = models::lay_out<BlockMemory>(buffer.data(), shape_, limits);
-    memory.inputs.fill(device_, shape_);
-    fill_random(device_, memory.weights, kWeightScale);
-    if (memory.angles.rows > 0) fill_random(device_, memory.angles, 1);
+    memory.inputs.fill(fill_, shape_);
+    fill_.random(memory.weights, kWeightScale);
+    if (memory.angles.rows > 0) fill_.random(memory.angles, 1);
     return body(models::DecoderBlock(shape_.config, shape_.precision, limits, memory.rotary),
                 memory);
   }
@@ -232,7 +209,7 @@ class ComputeMeasurement {
           block.recompute(stream, inputs.batch, weights, inputs.x.data, memory.saved);
         });
       }
-      fill_random(device_, inputs.dx, kGradientScale);  // forward's output lay there
+      fill_.random(inputs.dx, kGradientScale);  // forward's output lay there
       cost.block_backward = fastest_backward([&](Stream& stream, Into into) {
         block.backward(stream, inputs.batch, weights, static_cast<float*>(memory.gradients.data),
                        into, inputs.x.data, memory.saved, inputs.dx.data, inputs.x.data,
@@ -244,11 +221,11 @@ class ComputeMeasurement {
   void measure_head_and_tables(Batch limits, ComputeCost& cost) {
     const DeviceBuffer buffer =
         device_.allocate("measurement", models::layout_bytes<HeadMemory>(shape_, limits));
-    touch(device_, buffer);
+    fill_.zero(buffer);
     const auto memory = models::lay_out<HeadMemory>(buffer.data(), shape_, limits);
-    memory.inputs.fill(device_, shape_);
-    fill_random(device_, memory.table, kWeightScale);
-    fill_random(device_, memory.norm, 1);
+    memory.inputs.fill(fill_, shape_);
+    fill_.random(memory.table, kWeightScale);
+    fill_.random(memory.norm, 1);
     measure_head(limits, memory, cost);
     measure_tables(memory, cost);
   }
@@ -316,7 +293,8 @@ class ComputeMeasurement {
 
   const RunSetup& setup_;
   const PassShape& shape_;
-  CpuDevice& device_;
+  Device& device_;
+  OperandFill fill_;
   WorkMeter meter_;
   double overwritten_;
 };
@@ -330,7 +308,7 @@ double overwritten_share(const RunSetup& setup) {
          static_cast<double>(micro_batches);
 }
 
-ComputeCost measure_compute(const RunSetup& setup, CpuDevice& device, const OpCost& op_cost) {
+ComputeCost measure_compute(const RunSetup& setup, Device& device, const OpCost& op_cost) {
   return ComputeMeasurement(setup, device, op_cost).run();
 }
 

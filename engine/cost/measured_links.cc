@@ -91,7 +91,7 @@ class DriveMeasurement {
 
 }  // namespace
 
-DriveRates measure_drives(const RunSetup& setup, CpuDevice& device, io::Storage& storage) {
+DriveRates measure_drives(const RunSetup& setup, Device& device, io::Storage& storage) {
   const std::int64_t capacity = storage.capacity_bytes();
   const std::int64_t in_flight =
       std::min<std::int64_t>(4 * storage.devices(), capacity / kPageBytes);  // all different places
@@ -105,7 +105,7 @@ DriveRates measure_drives(const RunSetup& setup, CpuDevice& device, io::Storage&
   return DriveMeasurement(storage, buffer, in_flight, piece).run();
 }
 
-NetworkRates measure_network(const RunSetup& setup, CpuDevice& device, comm::Communicator& comm) {
+NetworkRates measure_network(const RunSetup& setup, Device& device, comm::Communicator& comm) {
   constexpr std::int64_t kShardBytesMax = 4 * kMiB;
   constexpr int kRepeats = 3;  // the first one warms up
   const std::int64_t ranks = comm.world_size();
@@ -121,8 +121,9 @@ NetworkRates measure_network(const RunSetup& setup, CpuDevice& device, comm::Com
       std::min(kShardBytesMax, std::ranges::min(of_all(room)) / ranks / kPageBytes * kPageBytes);
   if (shard <= 0) return {};
   const DeviceBuffer memory = device.allocate("measurement", ranks * shard);
-  std::memset(memory.data(), 0, static_cast<std::size_t>(memory.bytes()));
   const std::unique_ptr<Stream> stream = device.make_stream("measurement");
+  stream->fill_zero(memory.data(), memory.bytes());
+  stream->synchronize();
   double best_s = 0;
   for (int repeat = 0; repeat < kRepeats; ++repeat) {
     comm.barrier();

@@ -18,22 +18,13 @@ constexpr std::int64_t kBytesMax = 128 * kMiB;  // beyond the caches of most mac
 constexpr std::int64_t kTileBytes = 256 * kKiB;
 constexpr int kRunsMax = 20;
 
-// Of a measurement, as many as there is room for in what training passes over at once: it may find
-// that in a cache.
-std::int64_t tiles_of(const RunSetup& setup, CpuDevice& device, std::int64_t at_once_bytes,
-                      std::int64_t tile_bytes) {
-  const std::int64_t room = room_in(setup, offload::Tier::device, device);
-  return std::min({room, kBytesMax, std::max(at_once_bytes, tile_bytes)}) / tile_bytes;
-}
-
-// The fastest of some runs of body(tile) over all tiles, on all workers.
-template <typename Body>
-double fastest_bytes_per_s(CpuDevice& device, std::int64_t bytes, std::int64_t tiles,
-                           const Body& body) {
+// The fastest of some runs.
+template <typename Run>
+double fastest_bytes_per_s(std::int64_t bytes, const Run& run) {
   double best = 0;
   for (Repeats repeats(kRunsMax); !repeats.enough();) {
     const Stopwatch watch;
-    device.workers().parallel_for(tiles, [&](std::int64_t tile, int) { body(tile); });
+    run();
     const double seconds = watch.seconds();
     repeats.ran(seconds);
     best = std::max(best, static_cast<double>(bytes) / seconds);
@@ -41,11 +32,16 @@ double fastest_bytes_per_s(CpuDevice& device, std::int64_t bytes, std::int64_t t
   return best;
 }
 
-// So that no measurement is the first to touch a page.
-DeviceBuffer touched_memory(CpuDevice& device, std::int64_t bytes) {
-  DeviceBuffer memory = device.allocate("measurement", bytes);
-  std::memset(memory.data(), 0, static_cast<std::size_t>(bytes));
-  return memory;
+// Of body(tile) over all tiles, on all workers.
+template <typename Body>
+double fastest_bytes_per_s(WorkerSet& workers, std::int64_t bytes, std::int64_t tiles,
+                           const Body& body) {
+  return fastest_bytes_per_s(
+      bytes, [&] { workers.parallel_for(tiles, [&](std::int64_t tile, int) { body(tile); }); });
+}
+
+offload::Tier cores_tier(const Device& device) {
+  return device.kind() == DeviceKind::cpu ? offload::Tier::device : offload::Tier::host;
 }
 
 // Of so many elements as the optimizer meets them.
@@ -98,58 +94,96 @@ optim::State piece(const optim::State& whole, const offload::StateDtypes& dtypes
 
 }  // namespace
 
-std::int64_t room_in(const RunSetup& setup, offload::Tier tier, CpuDevice& device) {
+// Touched, so that no measurement is the first to.
+class CoreMeasurement::Memory {
+ public:
+  Memory(Device& device, std::int64_t bytes) {
+    if (cores_tier(device) == offload::Tier::device) {
+      device_ = device.allocate("measurement", bytes);
+    } else {
+      pinned_ = device.allocate_pinned("measurement", bytes);
+    }
+    std::memset(data(), 0, static_cast<std::size_t>(bytes));
+  }
+  std::byte* data() const { return pinned_.bytes() > 0 ? pinned_.data() : device_.data(); }
+
+ private:
+  DeviceBuffer device_;
+  PinnedBuffer pinned_;
+};
+
+std::int64_t room_in(const RunSetup& setup, offload::Tier tier, Device& device) {
   const Budget& budget =
       tier == offload::Tier::device ? device.device_budget() : device.host_budget();
   return setup.plan.total_bytes(tier) - budget.held_bytes();
 }
 
-double measure_memory(const RunSetup& setup, CpuDevice& device) {
-  std::int64_t elements = 0;  // of the longest shard, whose gradient is copied in f32
-  for (const offload::UnitPlan& unit : setup.plan.units) {
+// As many as there is room for in what training passes over at once: it may find that in a cache.
+std::int64_t CoreMeasurement::tiles_of(std::int64_t at_once_bytes, std::int64_t tile_bytes) const {
+  const std::int64_t room = room_in(setup_, cores_tier(device_), device_);
+  return std::min({room, kBytesMax, std::max(at_once_bytes, tile_bytes)}) / tile_bytes;
+}
+
+// Of the longest shard, whose gradient is copied in f32, and where it goes to.
+std::int64_t CoreMeasurement::copied_tiles() const {
+  std::int64_t elements = 0;
+  for (const offload::UnitPlan& unit : setup_.plan.units) {
     elements = std::max(elements, unit.shard_elements);
   }
-  const std::int64_t tiles = tiles_of(setup, device, 2 * 4 * elements, 2 * kTileBytes);
+  return tiles_of(2 * 4 * elements, 2 * kTileBytes);
+}
+
+double CoreMeasurement::memory() const {
+  const std::int64_t tiles = copied_tiles();
   if (tiles <= 0) return 0;
-  const DeviceBuffer memory = touched_memory(device, 2 * tiles * kTileBytes);
-  return fastest_bytes_per_s(device, memory.bytes(), tiles, [&](std::int64_t tile) {
-    std::memcpy(memory.data() + (tiles + tile) * kTileBytes, memory.data() + tile * kTileBytes,
-                kTileBytes);
+  const std::int64_t bytes = tiles * kTileBytes;
+  const Memory memory(device_, 2 * bytes);
+  return fastest_bytes_per_s(workers_, 2 * bytes, tiles, [&](std::int64_t tile) {
+    std::byte* const from = memory.data() + tile * kTileBytes;
+    std::memcpy(from + bytes, from, kTileBytes);
   });
 }
 
-double measure_checksums(const RunSetup& setup, CpuDevice& device) {
-  const std::int64_t tiles =
-      tiles_of(setup, device, optimizer_buffer_bytes(setup.plan), kTileBytes);
+double CoreMeasurement::core_memory() const {
+  const std::int64_t bytes = copied_tiles() * kTileBytes;
+  if (bytes <= 0) return 0;
+  const Memory memory(device_, 2 * bytes);
+  return fastest_bytes_per_s(2 * bytes, [&] {
+    std::memcpy(memory.data() + bytes, memory.data(), static_cast<std::size_t>(bytes));
+  });
+}
+
+double CoreMeasurement::checksums() const {
+  const std::int64_t tiles = tiles_of(optimizer_buffer_bytes(setup_.plan), kTileBytes);
   if (tiles <= 0) return 0;
-  const DeviceBuffer memory = touched_memory(device, tiles * kTileBytes);
+  const Memory memory(device_, tiles * kTileBytes);
   std::vector<std::uint64_t> sums(static_cast<std::size_t>(tiles));
-  return fastest_bytes_per_s(device, memory.bytes(), tiles, [&](std::int64_t tile) {
+  return fastest_bytes_per_s(workers_, tiles * kTileBytes, tiles, [&](std::int64_t tile) {
     sums[static_cast<std::size_t>(tile)] =
         store::checksum(memory.data() + tile * kTileBytes, kTileBytes, 0);
   });
 }
 
-double measure_optimizer(const RunSetup& setup, CpuDevice& device) {
+double CoreMeasurement::optimizer() const {
   constexpr std::int64_t kTile = optim::kTileElements;
-  const offload::StateDtypes& dtypes = setup.plan.dtypes;
+  const offload::StateDtypes& dtypes = setup_.plan.dtypes;
   const std::int64_t tile_bytes = models::layout_bytes<StateLayout>(dtypes, kTile);
   // A chunk that passes through a buffer has just been copied or checked.
-  const std::int64_t chunk_bytes = setup.plan.chunk_elements / kTile * tile_bytes;
+  const std::int64_t chunk_bytes = setup_.plan.chunk_elements / kTile * tile_bytes;
   const std::int64_t tiles =
-      tiles_of(setup, device, setup.plan.stages_state() ? chunk_bytes : kBytesMax, tile_bytes);
+      tiles_of(setup_.plan.stages_state() ? chunk_bytes : kBytesMax, tile_bytes);
   if (tiles <= 0) return 0;
-  const DeviceBuffer memory = touched_memory(device, tiles * tile_bytes);
+  const Memory memory(device_, tiles * tile_bytes);
   const auto layout = models::lay_out<StateLayout>(memory.data(), dtypes, tiles * kTile);
   // In f32 and in bf16 it is a number of about 7e-4.
   std::memset(layout.gradient, 0x3A, static_cast<std::size_t>(layout.gradient_bytes));
   optim::StepSettings settings;
   if (dtypes.moment_count == 1) settings.method = optim::Method::lion;
   const optim::Segment segment{kTile, 1e-4f, 0.1f};
-  const std::int64_t bytes = update_bytes(setup.plan, tiles * kTile);
-  return fastest_bytes_per_s(device, bytes, tiles, [&](std::int64_t tile) {
+  const std::int64_t bytes = update_bytes(setup_.plan, tiles * kTile);
+  return fastest_bytes_per_s(workers_, bytes, tiles, [&](std::int64_t tile) {
     const optim::State state = piece(layout.state, dtypes, tile * kTile, kTile);
-    STRATA_CHECK(optim::update(settings, {&segment, 1}, state, setup.isa));
+    STRATA_CHECK(optim::update(settings, {&segment, 1}, state, setup_.isa));
   });
 }
 

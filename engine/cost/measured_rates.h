@@ -8,7 +8,8 @@
 #include "engine/cost/machine_rates.h"
 #include "engine/plan/run_setup.h"
 #include "io/storage.h"
-#include "kernels/device/cpu_device.h"
+#include "kernels/base/worker_set.h"
+#include "kernels/device/device.h"
 #include "offload/comm/communicator.h"
 
 namespace strata::engine {
@@ -24,20 +25,45 @@ class Stopwatch {
 };
 
 // What may be held of a tier for a moment without raising the peak above the plan.
-std::int64_t room_in(const RunSetup& setup, offload::Tier tier, CpuDevice& device);
+std::int64_t room_in(const RunSetup& setup, offload::Tier tier, Device& device);
 
-// Of all workers: the rates of MachineRates with these names.
-double measure_memory(const RunSetup& setup, CpuDevice& device);
-double measure_checksums(const RunSetup& setup, CpuDevice& device);
-// Updates of a state in the run's formats.
-double measure_optimizer(const RunSetup& setup, CpuDevice& device);
+// The cores' own, in memory that they work in: of a cpu device the device's, beside a GPU the
+// host's. The rates of MachineRates with these names.
+class CoreMeasurement {
+ public:
+  // All must outlive it.
+  CoreMeasurement(const RunSetup& setup, Device& device, WorkerSet& workers)
+      : setup_(setup), device_(device), workers_(workers) {}
+
+  // Copies by all workers, and by one thread.
+  double memory() const;
+  double core_memory() const;
+  double checksums() const;
+  // Updates of a state in the run's formats.
+  double optimizer() const;
+
+ private:
+  class Memory;
+  std::int64_t copied_tiles() const;
+  std::int64_t tiles_of(std::int64_t at_once_bytes, std::int64_t tile_bytes) const;
+
+  const RunSetup& setup_;
+  Device& device_;
+  WorkerSet& workers_;
+};
 
 // Writes, then writes and reads at once, then reads real data (extents that were never written
 // read without the drive), a few requests at a time for each drive, as the streams do. Overwrites
 // the start of `storage`: measuring_bytes() in all.
-DriveRates measure_drives(const RunSetup& setup, CpuDevice& device, io::Storage& storage);
+DriveRates measure_drives(const RunSetup& setup, Device& device, io::Storage& storage);
 
 // All-gathers, of the slowest rank. Collective.
-NetworkRates measure_network(const RunSetup& setup, CpuDevice& device, comm::Communicator& comm);
+NetworkRates measure_network(const RunSetup& setup, Device& device, comm::Communicator& comm);
+
+// Of a GPU: copies between pinned and device memory, each way and both at once, and within the
+// device. What its products reach is the caller's to add.
+GpuRates measure_gpu_links(const RunSetup& setup, Device& device);
+// Its products at the shapes of the model, in the precision of the run; how fast only for training.
+std::vector<ops::MatmulChoice> measure_gpu_matmuls(const RunSetup& setup, Device& device);
 
 }  // namespace strata::engine

@@ -1,5 +1,7 @@
 #include "engine/cost/step_prediction_machine.h"
 
+#include <algorithm>
+
 namespace strata::engine {
 
 namespace {
@@ -8,25 +10,41 @@ double seconds_of(double bytes, double bytes_per_s) {
   return bytes_per_s > 0 ? bytes / bytes_per_s : 0;
 }
 
-// Of its rate alone, what a direction keeps while the drive does both: half of the mixed rate, or
-// where that is not known half of its own.
-double rate_beside(const DriveRates& drive, double alone_bytes_per_s) {
-  if (!drive.in_use() || drive.mixed_bytes_per_s == 0) return 0.5;
-  return 0.5 * drive.mixed_bytes_per_s / alone_bytes_per_s;
+// Of its rate alone, what a direction keeps while its link goes both ways: half of the rate that
+// the link has then, or where that is not known half of its own.
+double rate_beside(double both_bytes_per_s, double alone_bytes_per_s) {
+  if (both_bytes_per_s == 0 || alone_bytes_per_s == 0) return 0.5;
+  return 0.5 * both_bytes_per_s / alone_bytes_per_s;
+}
+
+bool slows_itself_down(const std::optional<GpuRates>& gpu) {
+  return gpu && gpu->both_ways_bytes_per_s > 0;
 }
 
 }  // namespace
 
 PredictedMachine::PredictedMachine(const MachineRates& rates, int threads)
-    : rates_(rates), one_core_(1.0 / threads) {
+    : rates_(rates), one_core_(1.0 / threads), copying_core_(one_core_) {
+  if (rates.core_memory_bytes_per_s > 0) {
+    copying_core_ =
+        std::clamp(rates.core_memory_bytes_per_s / rates.memory_bytes_per_s, one_core_, 1.0);
+  }
   for (int r = 0; r < kResources; ++r) {
     const auto resource = static_cast<Resource>(r);
     Fluid::Server& server = servers_[static_cast<std::size_t>(r)];
     if (resource == Resource::cores) {
       server = fluid_.add_shared();
     } else if (resource == Resource::nvme) {
-      server = fluid_.add_queues(rate_beside(rates.nvme, rates.nvme.read_bytes_per_s),
-                                 rate_beside(rates.nvme, rates.nvme.written_bytes_per_s));
+      server = fluid_.add_queues(
+          rate_beside(rates.nvme.mixed_bytes_per_s, rates.nvme.read_bytes_per_s),
+          rate_beside(rates.nvme.mixed_bytes_per_s, rates.nvme.written_bytes_per_s));
+    } else if (resource == Resource::to_device && slows_itself_down(rates.gpu)) {
+      const GpuRates& gpu = *rates.gpu;
+      server = fluid_.add_queues(
+          std::min(1.0, rate_beside(gpu.both_ways_bytes_per_s, gpu.to_device_bytes_per_s)),
+          std::min(1.0, rate_beside(gpu.both_ways_bytes_per_s, gpu.from_device_bytes_per_s)));
+    } else if (resource == Resource::from_device && slows_itself_down(rates.gpu)) {
+      server = this->server(Resource::to_device);
     } else {
       server = fluid_.add_queues(1, 1);
     }
@@ -64,16 +82,18 @@ void PredictedMachine::update(Lane& lane, double bytes) {
 }
 
 void PredictedMachine::copy_in_host(Lane& lane, double bytes) {
-  const double all_cores_s = seconds_of(2 * bytes, rates_.memory_bytes_per_s);
-  lane.last = on_one_core(all_cores_s / one_core_, lane.last);
+  lane.last = fluid_.add_shared_task(server(Resource::cores),
+                                     seconds_of(2 * bytes, rates_.memory_bytes_per_s),
+                                     copying_core_, {lane.last});
 }
 
 void PredictedMachine::copy(Lane& lane, Resource link, double bytes) {
   if (!rates_.gpu) return copy_in_host(lane, bytes);
   const double rate = link == Resource::to_device ? rates_.gpu->to_device_bytes_per_s
                                                   : rates_.gpu->from_device_bytes_per_s;
-  lane.last = fluid_.add_queued_task(server(link), Fluid::Queue::first, seconds_of(bytes, rate),
-                                     {lane.last});
+  const Fluid::Queue queue =
+      link == Resource::to_device ? Fluid::Queue::first : Fluid::Queue::second;
+  lane.last = fluid_.add_queued_task(server(link), queue, seconds_of(bytes, rate), {lane.last});
 }
 
 void PredictedMachine::copy_to_device(Lane& lane, double bytes) {

@@ -68,7 +68,9 @@ class PredictedMachine {
   Moment transfer(Fluid::Queue queue, double bytes, double bytes_per_s, Moment after);
 
   const MachineRates& rates_;
-  double one_core_;  // as a share of all
+  // As shares of all: one at work; and one that copies, which alone gets more of the memory's rate.
+  double one_core_;
+  double copying_core_;
   Fluid fluid_;
   std::array<Fluid::Server, kResources> servers_;
 };

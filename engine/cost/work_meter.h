@@ -1,4 +1,4 @@
-// WorkMeter: a stream of a cpu device whose ops are timed by kind of work.
+// WorkMeter: a stream of a device whose ops are timed by kind of work.
 //
 // Thread contract: one thread; nothing else runs on the device.
 #pragma once
@@ -11,7 +11,7 @@
 #include "engine/cost/compute_cost.h"
 #include "engine/cost/repeats.h"
 #include "kernels/base/error.h"
-#include "kernels/device/cpu_device.h"
+#include "kernels/device/device.h"
 
 namespace strata::engine {
 
@@ -24,9 +24,10 @@ inline Work work_of(std::string_view op) {
 class WorkMeter final : private OpObserver {
  public:
   // `op_cost` may be empty: see measure_compute().
-  WorkMeter(CpuDevice& device, const OpCost& op_cost)
-      : device_(device), op_cost_(op_cost), stream_(device.make_stream("measurement")) {
+  explicit WorkMeter(Device& device, const OpCost& op_cost = {})
+      : device_(device), op_cost_(op_cost) {
     device_.observe_ops(this);
+    stream_ = device_.make_stream("measurement");
   }
   ~WorkMeter() override {
     stream_.reset();
@@ -39,10 +40,10 @@ class WorkMeter final : private OpObserver {
   // runs. Runs follow each other without a gap, as they do in training: workers that find nothing
   // to do fall asleep, and are missed at the start of the next op.
   template <typename Enqueue>
-  WorkSeconds fastest(const Enqueue& enqueue) {
+  WorkSeconds fastest(const Enqueue& enqueue, int runs_max = kRunsMax) {
     ops_.clear();
     ops_of_run_ = 0;
-    Repeats repeats(kRunsMax);
+    Repeats repeats(runs_max);
     for (int runs = 1; !repeats.enough(); runs = runs_at_once()) {
       repeats.ran(run(enqueue, runs), runs);
       ops_of_run_ = ops_.size();
@@ -91,10 +92,10 @@ class WorkMeter final : private OpObserver {
     return sum;
   }
 
-  CpuDevice& device_;
-  const OpCost& op_cost_;
+  Device& device_;
+  const OpCost op_cost_;
   std::unique_ptr<Stream> stream_;
-  // Written by the stream's thread while it runs.
+  // Written by who tells of ops, until the stream is synchronized.
   std::vector<Op> ops_;         // of a run, in their order
   std::size_t ops_of_run_ = 0;  // 0: in the first run, which counts them
   std::size_t next_ = 0;

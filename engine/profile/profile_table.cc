@@ -27,8 +27,15 @@ bool is_shown(const RowTimes& times, const StepProfile& profile) {
   return times.idle(Idle::nothing) < profile.wall_ns;
 }
 
-bool is_resource(const RowTimes& times) {
-  return times.row == "cores" || times.row.starts_with("drive");
+// The cores, drives and, where there is one, a GPU with its two directions of PCIe.
+bool is_resource(const RowTimes& times, const StepProfile& profile) {
+  const std::string& row = times.row;
+  if (row == "cores" || row.starts_with("drive")) return true;
+  return profile.device == DeviceKind::cuda && (row == "compute" || row == "h2d" || row == "d2h");
+}
+
+std::string_view resource_name(const RowTimes& times) {
+  return times.row == "compute" ? "GPU" : std::string_view(times.row);
 }
 
 std::string work_text(const RowTimes& times, const StepProfile& profile, std::size_t kinds_max) {
@@ -53,21 +60,21 @@ Idle main_reason(const RowTimes& times) {
 std::string limit_text(const StepProfile& profile) {
   const RowTimes* busiest = nullptr;
   for (const RowTimes& times : profile.rows) {
-    if (!is_resource(times)) continue;
+    if (!is_resource(times, profile)) continue;
     if (busiest == nullptr || times.work_ns() > busiest->work_ns()) busiest = &times;
   }
   if (busiest == nullptr || busiest->work_ns() == 0) return "nothing was recorded of this step";
   const double busy = share(busiest->work_ns(), profile);
   if (busy >= kLimitingShare) {
-    return fmt::format("limited by the {}: at work {}% of the step ({})", busiest->row,
+    return fmt::format("limited by the {}: at work {}% of the step ({})", resource_name(*busiest),
                        percent(busy), work_text(*busiest, profile, 3));
   }
   std::string text = "limited by no resource alone:";
   for (const RowTimes& times : profile.rows) {
-    if (!is_resource(times) || !is_shown(times, profile)) continue;
+    if (!is_resource(times, profile) || !is_shown(times, profile)) continue;
     const Idle reason = main_reason(times);
-    text += fmt::format("{} the {} at work {}%", text.back() == ':' ? "" : ";", times.row,
-                        percent(share(times.work_ns(), profile)));
+    text += fmt::format("{} the {} at work {}%", text.back() == ':' ? "" : ";",
+                        resource_name(times), percent(share(times.work_ns(), profile)));
     if (reason != Idle::nothing) {
       text += fmt::format(", waiting for {} {}%", name_of(reason),
                           percent(share(times.idle(reason), profile)));
@@ -99,7 +106,7 @@ std::string profile_table(const StepProfile& profile) {
     text += '\n';
   }
   for (const RowTimes& times : profile.rows) {
-    if (times.row != "compute" && !is_resource(times)) continue;
+    if (times.row != "compute" && !is_resource(times, profile)) continue;
     const std::string work = work_text(times, profile, 12);
     if (work.empty()) continue;
     const std::string label = fmt::format("  work of {}: ", times.row);

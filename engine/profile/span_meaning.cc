@@ -59,10 +59,16 @@ constexpr Feeding kFeeders[] = {
     {"d2h", "gradients"},      {"reduce", "gradients"}, {"grad copy", "gradients"},
     {"opt copy", "optimizer"}, {"act in", "act load"},  {"act out", "act store"}};
 
-constexpr std::string_view kCoreRows[] = {"compute",   "optimizer", "gradients",  "fetch",
-                                          "act load",  "act store", "h2d",        "d2h",
-                                          "act in",    "act out",   "reduce",     "gather",
-                                          "grad copy", "opt copy",  "state copy", "commit copy"};
+constexpr std::string_view kThreads[] = {"optimizer", "gradients", "fetch", "act load",
+                                         "act store"};
+constexpr std::string_view kStreams[] = {"compute",  "h2d",        "d2h",        "act in",
+                                         "act out",  "reduce",     "gather",     "grad copy",
+                                         "opt copy", "state copy", "commit copy"};
+
+template <std::size_t count>
+bool is_one_of(const std::string_view (&rows)[count], std::string_view row) {
+  return std::find(std::begin(rows), std::end(rows), row) != std::end(rows);
+}
 
 }  // namespace
 
@@ -93,8 +99,8 @@ Idle waiting_for_work_of(std::string_view row) {
   return row == span_names::kOptimizer ? Idle::update : Idle::other;
 }
 
-bool uses_cores(std::string_view row) {
-  return std::find(std::begin(kCoreRows), std::end(kCoreRows), row) != std::end(kCoreRows);
+bool uses_cores(std::string_view row, DeviceKind device) {
+  return is_one_of(kThreads, row) || (device == DeviceKind::cpu && is_one_of(kStreams, row));
 }
 
 }  // namespace strata::engine

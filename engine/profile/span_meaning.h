@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "kernels/device/device.h"
+
 namespace strata::engine {
 
 // Why a row does nothing.
@@ -39,8 +41,8 @@ std::string_view feeder_of(std::string_view row);
 // Why others wait for a row that is at work.
 Idle waiting_for_work_of(std::string_view row);
 
-// Rows whose work takes cores, in the order in which one is named where several are at work.
-bool uses_cores(std::string_view row);
+// Rows whose work takes cores: threads, and on the cpu device streams.
+bool uses_cores(std::string_view row, DeviceKind device);
 
 // Rows of a drive: requests overlap on them.
 inline constexpr std::string_view kDriveReads = "nvme read";

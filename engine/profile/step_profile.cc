@@ -85,7 +85,8 @@ const RowTimes* StepProfile::row(std::string_view name) const {
   return found == rows.end() ? nullptr : &*found;
 }
 
-StepProfiler::StepProfiler(const std::vector<std::string>& tracks) {
+StepProfiler::StepProfiler(const std::vector<std::string>& tracks, DeviceKind device) {
+  profile_.device = device;
   kinds_.reserve(kKindsMax);  // their text does not move
   for (const std::string& name : tracks) {
     Track& track = tracks_.emplace_back();
@@ -115,7 +116,7 @@ StepProfiler::StepProfiler(const std::vector<std::string>& tracks) {
     } else {
       track.feeder = track_of(feeder_of(track.name));
       track.kind = kind_of(track.name);
-      if (uses_cores(track.name)) core_tracks_.push_back(t);
+      if (uses_cores(track.name, device)) core_tracks_.push_back(t);
       profile_.rows.push_back({track.name, {}, {}});
     }
   }
@@ -243,7 +244,8 @@ StepProfiler::State StepProfiler::state_of_cores() const {
   for (const int track : core_tracks_) {
     if (state_of(track) >= kIdles) return kIdles + tracks_[static_cast<std::size_t>(track)].kind;
   }
-  return compute_track_ < 0 ? static_cast<State>(Idle::nothing) : state_of(compute_track_);
+  return static_cast<State>(compute_track_ < 0 ? Idle::nothing
+                                               : reason_for_others(compute_track_, kHopsMax));
 }
 
 void StepProfiler::update_rows(std::int64_t now_ns) {

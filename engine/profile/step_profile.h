@@ -8,7 +8,7 @@
 // row without a span has the reason of the row that gives it work. A drive works while a request is
 // in flight; in between it waits for what the first of the threads that feed it, in their order,
 // that is not without a task is doing; one that works in none of the step has nothing to do.
-// "cores" works while any row does that takes them.
+// "cores" works while any row does that takes them; beside a GPU streams do not.
 //
 // What lies outside of the step is cut off. A span is known when it has ended: of one that reaches
 // into the next step, the part before counts as a time without a span.
@@ -46,7 +46,8 @@ struct StepProfile {
   std::int64_t begin_ns = 0;
   std::int64_t wall_ns = 0;
   std::int64_t dropped_spans = 0;  // did not fit: the profile lacks them
-  std::vector<RowTimes> rows;      // "cores" first, then drives, then streams and threads
+  DeviceKind device = DeviceKind::cpu;
+  std::vector<RowTimes> rows;  // "cores" first, then drives, then streams and threads
 
   const RowTimes* row(std::string_view name) const;  // null: there is none
 };
@@ -54,7 +55,7 @@ struct StepProfile {
 class StepProfiler {
  public:
   // The rows of the tracer, by id: all that there will be.
-  explicit StepProfiler(const std::vector<std::string>& tracks);
+  StepProfiler(const std::vector<std::string>& tracks, DeviceKind device);
   ~StepProfiler();
   StepProfiler(const StepProfiler&) = delete;
   StepProfiler& operator=(const StepProfiler&) = delete;

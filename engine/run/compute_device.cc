@@ -33,8 +33,4 @@ ComputeDevice::ComputeDevice(const RunSetup& setup, WorkerSet& workers, FailureL
       device(setup.device.gpu ? make_cuda_device(setup, host_budget, failure, tracer)
                               : make_cpu_device(setup, host_budget, workers, failure, tracer)) {}
 
-CpuDevice* ComputeDevice::cpu() const {
-  return device->kind() == DeviceKind::cpu ? static_cast<CpuDevice*>(device.get()) : nullptr;
-}
-
 }  // namespace strata::engine

@@ -16,8 +16,6 @@ struct ComputeDevice {
   // `workers` are the cpu device's; `tracer` may be null.
   ComputeDevice(const RunSetup& setup, WorkerSet& workers, FailureLatch& failure, Tracer* tracer);
 
-  CpuDevice* cpu() const;  // null: a GPU
-
   Budget host_budget;
   std::unique_ptr<Device> device;
 };

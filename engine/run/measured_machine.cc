@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <span>
 #include <utility>
@@ -68,10 +69,13 @@ class MachineMeasurement {
 
   // Nothing where it is not known and must not be measured.
   std::optional<MicroBatchModel> measure(const RunSetup& setup) {
-    ComputeDevice compute_device(setup, workers_, ranks_.failure, nullptr);
-    CpuDevice& device = *compute_device.cpu();
     const MachineIdentity identity = identify_machine(setup);
     MachineCache cache(machine_cache_path(identity), identity);
+    std::optional<ComputeDevice> made;
+    const MakeDevice device = [&]() -> Device& {
+      if (!made) made.emplace(setup, workers_, ranks_.failure, nullptr);
+      return *made->device;
+    };
     std::optional<MachineRates> found = rates(setup, device, cache);
     if (!found) return std::nullopt;
     const std::optional<ComputeCost> cost = compute(setup, *found, device, cache);
@@ -85,14 +89,17 @@ class MachineMeasurement {
   }
 
  private:
-  std::optional<MachineRates> rates(const RunSetup& setup, CpuDevice& device, MachineCache& cache) {
+  using MakeDevice = std::function<Device&()>;  // when it is first measured
+
+  std::optional<MachineRates> rates(const RunSetup& setup, const MakeDevice& device,
+                                    MachineCache& cache) {
     auto known = knows() ? cache.find_rates(setup, directories_) : std::nullopt;
     if (all_agree(ranks_.comm, known.has_value())) return known;
     if (!measures()) return std::nullopt;
     measured_some_ = true;
     std::unique_ptr<io::Volume> volume;
     if (!drives_) volume = agree(ranks_.comm, [&] { return measuring_volume(setup.options); });
-    MachineRates rates = measure_machine(setup, device, volume.get(), ranks_.comm);
+    MachineRates rates = measure_machine(setup, device(), workers_, volume.get(), ranks_.comm);
     if (!drives_) drives_ = rates.nvme;
     rates.nvme = *drives_;
     if (stores()) cache.store_rates(setup, directories_, rates);
@@ -100,12 +107,16 @@ class MachineMeasurement {
   }
 
   std::optional<ComputeCost> compute(const RunSetup& setup, const MachineRates& rates,
-                                     CpuDevice& device, MachineCache& cache) {
+                                     const MakeDevice& device, MachineCache& cache) {
     auto known = knows() ? cache.find_compute(setup, rates) : std::nullopt;
     if (known || !measures()) return known;
     measured_some_ = true;
-    ops::set_matmul_choices(device, rates.matmuls, rates.default_arithmetic);
-    const ComputeCost cost = measure_compute(setup, device);
+    Device& its_device = device();
+    if (!setup.device.gpu) {
+      ops::set_matmul_choices(static_cast<CpuDevice&>(its_device), rates.matmuls,
+                              rates.default_arithmetic);
+    }
+    const ComputeCost cost = measure_compute(setup, its_device);
     if (stores()) cache.store_compute(setup, rates, cost);
     return cost;
   }
@@ -143,7 +154,6 @@ MachineModel measure_for_search(SearchSpace& space, const SearchPlace& place, Me
 }
 
 std::optional<MachineModel> measured_before(const RunSetup& setup, Ranks& ranks) {
-  if (setup.device.gpu) return std::nullopt;
   RunSetup as_measured = setup;
   as_measured.options = without_outputs(setup.options);
   as_measured.shape.recompute = true;

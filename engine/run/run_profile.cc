@@ -28,7 +28,7 @@ RunProfile::RunProfile(const RunProfileParts& parts)
     : parts_(parts),
       line_every_(std::max<std::int64_t>(1, ceil_div(parts.steps, kLinesMax))),
       tracks_(parts.tracer.tracks()),
-      profiler_(tracks_) {
+      profiler_(tracks_, parts.device_kind) {
   if (!parts_.folder.empty()) file_.emplace(path_in(parts_.folder, kProfileFile));
 }
 

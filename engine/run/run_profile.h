@@ -21,6 +21,7 @@
 #include "engine/run/text_file.h"
 #include "kernels/base/budget.h"
 #include "kernels/base/trace.h"
+#include "kernels/device/device.h"
 
 namespace strata::engine {
 
@@ -35,6 +36,7 @@ struct RunProfileParts {
   std::int64_t nvme_held_bytes;
   std::int64_t steps;  // of the whole run
   std::string folder;  // of the run; empty: nothing is written
+  DeviceKind device_kind = DeviceKind::cpu;
 };
 
 class RunProfile {

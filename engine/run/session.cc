@@ -68,11 +68,6 @@ void Session::measure() {
     if (comm_.rank() != 0) return std::nullopt;
     return arithmetic_to_keep(setup_);
   });
-  CpuDevice* const cpu = compute_device_.cpu();
-  if (cpu == nullptr) {
-    rates_ = rates_with_gpu(setup_);
-    return;
-  }
   const bool trains = setup_.shape.purpose == Purpose::training;  // drives count for its bound
   std::unique_ptr<io::Volume> scratch;
   if (volume() != nullptr && !store_.is_new) {
@@ -81,16 +76,15 @@ void Session::measure() {
                              engine_options(setup_.options, engine_choice_));
   }
   io::Volume* const measured = store_.is_new ? volume() : scratch.get();
-  rates_ =
-      measure_machine(setup_, *cpu, trains ? measured : nullptr, comm_, kept ? &*kept : nullptr);
-  if (trains) compute_ = measure_compute(setup_, *cpu);
+  rates_ = measure_machine(setup_, device(), compute_workers_, trains ? measured : nullptr, comm_,
+                           kept ? &*kept : nullptr);
+  if (trains) compute_ = measure_compute(setup_, device());
   for (int d = 0; scratch != nullptr && d < scratch->devices(); ++d) {
     measuring_traffic_.push_back(scratch->device_traffic(d));
   }
 }
 
 StepCost Session::bound(double rows_share) const {
-  if (compute_device_.cpu() == nullptr) return {};
   return step_cost(setup_, rates_, compute_, rows_share);
 }
 

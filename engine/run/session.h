@@ -38,7 +38,7 @@ class Session {
 
   TrainerParts trainer_parts();
   const MachineRates& rates() const { return rates_; }
-  // Of a step of training; 0 s on a GPU, where nothing is measured so far. See step_cost().
+  // Of a step of training. See step_cost().
   StepCost bound(double rows_share = 1) const;
   Device& device() { return *compute_device_.device; }
   // Null when nothing is ever on NVMe.

@@ -70,7 +70,8 @@ Candidates::Candidates(const SearchSpace& space, const SearchPlace& place)
     : space_(space), place_(place) {
   for (const Options& options : step_shapes(space)) {
     shapes_.push_back(resolve_run_setup(options, place.topology, place.comm_staging,
-                                        space.budgets.front(), place.block_elements));
+                                        space.budgets.front(), place.block_elements,
+                                        Purpose::training, place.device));
   }
 }
 
@@ -161,8 +162,8 @@ std::string outline_text(const RunSetup& setup) {
 
 void refuse_all(const SearchSpace& space, const SearchPlace& place) {
   Options options = with_budgets(space.base, space.budgets.front(), place.topology);
-  const RunSetup setup =
-      make_run_setup(options, place.topology, place.comm_staging, place.block_elements);
+  const RunSetup setup = make_run_setup(options, place.topology, place.comm_staging,
+                                        place.block_elements, Purpose::training, place.device);
   throw_error<ConfigError>(
       "no plan fits: what is not in memory takes {} of NVMe, and {}; give a directory with more "
       "(--nvme), or more memory",

@@ -31,6 +31,7 @@ struct SearchPlace {
   comm::Topology topology;
   comm::Communicator::StagingBytes comm_staging;
   std::int64_t memory_bytes = 0;  // of a rank, for both tiers, where no budget is given
+  RankDevice device;              // of this machine
   std::int64_t device_bytes = 0;  // of a device with memory of its own; memory_bytes is host's then
   std::int64_t storage_bytes = 0;  // NVMe of a rank; 0: none
   std::int64_t block_elements = offload::kBlockElements;

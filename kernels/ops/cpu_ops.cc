@@ -120,6 +120,8 @@ void attach_cpu_ops(CpuDevice& device, Isa isa, const CpuOpsLimits& limits,
                                    device, isa, limits, default_arithmetic, std::move(choices)));
 }
 
+void limit_matmul_library(Isa isa) { cpu::limit_library_isa(isa); }
+
 std::vector<MatmulChoice> measure_matmuls(CpuDevice& device, std::span<const MatmulShape> shapes,
                                           Dtype operand_dtype, const Dtype* forced) {
   cpu::MatmulState& state = cpu::matmul_state(device);

@@ -56,6 +56,10 @@ std::int64_t cpu_ops_scratch_bytes(const CpuOpsLimits& limits, int worker_slots)
 void attach_cpu_ops(CpuDevice& device, Isa isa, const CpuOpsLimits& limits,
                     Dtype default_arithmetic, std::vector<MatmulChoice> choices);
 
+// The part of it that settles the instruction set of the library that multiplies, which
+// matmul_library() names.
+void limit_matmul_library(Isa isa);
+
 // Measures both arithmetics on real numbers for each shape, or a part of it large enough to tell
 // (about 20 ms each); returns the faster. Needs attach_cpu_ops() first, and device memory for the
 // operands while it runs. With `forced`, measures only that one.

@@ -34,6 +34,7 @@ MachineRates rates_for(const RunSetup& setup) {
   }
   rates.default_arithmetic = Dtype::f32;
   rates.memory_bytes_per_s = 1.1e9;
+  rates.core_memory_bytes_per_s = 0.9e9;
   rates.optimizer_bytes_per_s = 1.2e9;
   rates.checksum_bytes_per_s = 1.3e9;
   rates.network.bytes_per_s = 1.4e9;
@@ -48,7 +49,7 @@ class MachineCacheTest : public testing::Test {
   std::string text() const { return io::read_file(path()).value(); }
 
   TemporaryFolder folder_;
-  MachineIdentity identity_{"Some Processor 9", 2, 1, 1 << 30, "avx512", "library 1.2"};
+  MachineIdentity identity_{"Some Processor 9", 2, 1, 1 << 30, "avx512", "library 1.2", ""};
   RunSetup setup_ = setup_of();
   std::vector<std::string> directories_ = {folder_.path()};
 };
@@ -68,6 +69,7 @@ TEST_F(MachineCacheTest, GivesBackWhatWasStoredToALaterProcess) {
   }
   EXPECT_EQ(found->default_arithmetic, Dtype::f32);
   EXPECT_EQ(found->memory_bytes_per_s, rates.memory_bytes_per_s);
+  EXPECT_EQ(found->core_memory_bytes_per_s, rates.core_memory_bytes_per_s);
   EXPECT_EQ(found->optimizer_bytes_per_s, rates.optimizer_bytes_per_s);
   EXPECT_EQ(found->checksum_bytes_per_s, rates.checksum_bytes_per_s);
   EXPECT_EQ(found->network.bytes_per_s, rates.network.bytes_per_s);

@@ -105,6 +105,9 @@ TEST(MachineDescription, RefusesWhatItDoesNotKnowAndSaysWhere) {
   json["hosts"] = 0;
   EXPECT_TRUE(mentions(refusal(json), {"hosts", "from 1"}));
   json = two_gpus();
+  json["host"]["core_memory_rate"] = "61GB/s";
+  EXPECT_TRUE(mentions(refusal(json), {"host.core_memory_rate", "host.memory_rate"}));
+  json["host"].erase("core_memory_rate");
   json["host"]["memory_reserved"] = "64GiB";
   EXPECT_TRUE(mentions(refusal(json), {"host.memory_reserved"}));
 }
@@ -118,6 +121,8 @@ TEST(MachineDescription, RefusesMachinesThatCannotBe) {
   nlohmann::json empty = two_gpus();
   empty["drives"]["capacity"] = "0GB";
   EXPECT_TRUE(mentions(refusal(empty), {"drives.capacity", "above 0"}));
+  empty["drives"]["capacity"] = "8000000TB";
+  EXPECT_TRUE(mentions(refusal(empty), {"drives.capacity", "at most 1 PiB"}));
   nlohmann::json json = two_gpus();
   json["ranks_per_host"] = 1;
   EXPECT_TRUE(mentions(refusal(json), {"gpu.count", "ranks_per_host"}));
@@ -186,6 +191,7 @@ TEST(MachineDescription, RatesAreTheShareOfARank) {
   EXPECT_EQ(rates.gpu->flops_per_s, 80e12);  // half of the peak
   EXPECT_EQ(rates.gpu->from_device_bytes_per_s, 22e9);
   EXPECT_EQ(rates.memory_bytes_per_s, 30e9);
+  EXPECT_EQ(rates.core_memory_bytes_per_s, 16e9);  // more than a share of it
   EXPECT_EQ(rates.checksum_bytes_per_s, 20e9);
   EXPECT_EQ(rates.nvme.read_bytes_per_s, 7e9);  // two drives, two ranks
   EXPECT_EQ(rates.nvme.mixed_bytes_per_s, 8e9);

@@ -51,9 +51,10 @@ TEST(MeasureMachine, MeasuresEveryResourceAndGivesMemoryBack) {
           volume_of(folder.path(), machine.setup().plan.total_bytes(offload::Tier::nvme));
       const std::int64_t device_held = machine.device().device_budget().held_bytes();
       const std::int64_t host_held = machine.device().host_budget().held_bytes();
-      const MachineRates rates =
-          measure_machine(machine.setup(), machine.device(), volume.get(), machine.comm());
+      const MachineRates rates = measure_machine(machine.setup(), machine.device(),
+                                                 machine.workers(), volume.get(), machine.comm());
       EXPECT_PRED1(is_rate, rates.memory_bytes_per_s);
+      EXPECT_PRED1(is_rate, rates.core_memory_bytes_per_s);
       EXPECT_PRED1(is_rate, rates.optimizer_bytes_per_s) << optimizer << ' ' << moments;
       EXPECT_PRED1(is_rate, rates.checksum_bytes_per_s);
       EXPECT_PRED1(is_rate, rates.nvme.read_bytes_per_s);
@@ -75,9 +76,11 @@ TEST(MeasureMachine, WithoutRoomRatesAreNotKnown) {
   SmallMachine machine(small_options());
   const std::int64_t room = room_in(machine.setup(), offload::Tier::device, machine.device());
   const DeviceBuffer all = machine.device().allocate("all", room);
-  EXPECT_EQ(measure_memory(machine.setup(), machine.device()), 0);
-  EXPECT_EQ(measure_checksums(machine.setup(), machine.device()), 0);
-  EXPECT_EQ(measure_optimizer(machine.setup(), machine.device()), 0);
+  const CoreMeasurement cores(machine.setup(), machine.device(), machine.workers());
+  EXPECT_EQ(cores.memory(), 0);
+  EXPECT_EQ(cores.core_memory(), 0);
+  EXPECT_EQ(cores.checksums(), 0);
+  EXPECT_EQ(cores.optimizer(), 0);
   const std::int64_t host_room = room_in(machine.setup(), offload::Tier::host, machine.device());
   const PinnedBuffer all_host = machine.device().allocate_pinned("all", host_room);
   const test::TemporaryFolder folder;

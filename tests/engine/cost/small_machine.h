@@ -37,6 +37,7 @@ class SmallMachine {
 
   const RunSetup& setup() const { return setup_; }
   CpuDevice& device() { return device_; }
+  WorkerSet& workers() { return workers_; }
   comm::Communicator& comm() { return *comm_; }
 
   // Whether no more is held than before, and no budget went beyond its plan.

@@ -110,6 +110,43 @@ TEST(StepPrediction, WithoutPrefetchCopiesAndComputeAddUp) {
   EXPECT_LT(ahead.step_s, compute_s + 0.2 * copies_s);
 }
 
+// Half as fast each way as long as both are in use. What is then in use is the link.
+TEST(StepPrediction, CopiesEachWaySlowEachOtherDown) {
+  Options options = gpt2();
+  options.place = "all=host";
+  const RunSetup setup = setup_of(options);
+  MachineRates rates = free_machine();
+  rates.gpu = GpuRates{.to_device_bytes_per_s = 1e9, .from_device_bytes_per_s = 1e9};
+  const double apart_s = predict_step(setup, rates, {}).step_s;
+  rates.gpu->both_ways_bytes_per_s = 2e9;
+  EXPECT_NEAR(predict_step(setup, rates, {}).step_s, apart_s, kRounding);
+  rates.gpu->both_ways_bytes_per_s = 1e9;
+  const StepPrediction together = predict_step(setup, rates, {});
+  EXPECT_GT(together.step_s, 1.05 * apart_s);
+  const double both_s =
+      (bytes_of(setup, Link::to_device) + bytes_of(setup, Link::from_device)) / 1e9;
+  EXPECT_GE(together.step_s, both_s - kRounding);
+  EXPECT_NEAR(together.busy(Resource::to_device), both_s, kRounding);
+}
+
+// Of 100 cores, of which one that copies has a tenth of the memory's rate.
+TEST(StepPrediction, OneCoreCopiesAtItsOwnRate) {
+  Options options = gpt2();
+  options.threads = 100;
+  options.place = "all=host";
+  options.prefetch = 0;
+  const RunSetup setup = setup_of(options);
+  MachineRates rates = free_machine();
+  rates.memory_bytes_per_s = 1e9;
+  const double share_s = predict_step(setup, rates, {}).step_s;
+  rates.core_memory_bytes_per_s = 1e8;
+  const double step_s = predict_step(setup, rates, {}).step_s;
+  EXPECT_LT(step_s, 0.2 * share_s);
+  EXPECT_GE(step_s, step_cost(setup, rates, {}).bound_s());
+  rates.core_memory_bytes_per_s = 1e6;  // less than a share: not of one that copies alone
+  EXPECT_NEAR(predict_step(setup, rates, {}).step_s, share_s, kRounding * share_s);
+}
+
 // Everything on a drive that is slow: the drive is hardly idle. In backward, its first and last
 // chunks have nothing beside them: the first reads, the last writes, each within one of the
 // optimizer's chunks of about 10 MiB of 3.9 GB, and the turn between the phases.
@@ -190,6 +227,7 @@ class RandomPlan {
   MachineRates rates() {
     MachineRates rates;
     rates.memory_bytes_per_s = rate();
+    if (coin()) rates.core_memory_bytes_per_s = share() * rates.memory_bytes_per_s;
     rates.optimizer_bytes_per_s = rate();
     rates.checksum_bytes_per_s = rate();
     rates.network.bytes_per_s = rate();
@@ -199,6 +237,11 @@ class RandomPlan {
     rates.nvme.mixed_bytes_per_s = coin() ? slower * (0.7 + 1.3 * share()) : 0;
     rates.nvme.core_s_per_byte = 1 / (4 * rate());
     if (coin()) rates.gpu = GpuRates{1, 1, rate(), rate()};
+    if (rates.gpu && coin()) {
+      const auto [slow, fast] =
+          std::minmax(rates.gpu->to_device_bytes_per_s, rates.gpu->from_device_bytes_per_s);
+      rates.gpu->both_ways_bytes_per_s = fast + share() * slow;
+    }
     return rates;
   }
 
@@ -246,13 +289,21 @@ TEST_P(StepPredictionOfRandomPlans, DoTheWorkThatTheStepCosts) {
   const ComputeCost compute = plan.compute();
   const StepPrediction prediction = predict_step(setup, rates, compute);
   const StepCost cost = step_cost(setup, rates, compute);
+  const auto cost_of = [&](Resource resource) {
+    return cost.phases[0][resource] + cost.phases[1][resource];
+  };
   for (int r = 0; r < kResources; ++r) {
     const auto resource = static_cast<Resource>(r);
     if (resource == Resource::nvme) continue;  // its time depends on what goes on at once
-    const double cost_s = cost.phases[0][resource] + cost.phases[1][resource];
+    const double cost_s = cost_of(resource);
     EXPECT_GE(prediction.busy(resource), cost_s * (1 - 1e-6)) << name_of(resource);
-    // The cores do a copy more of rounded gradients, on their way to host memory.
-    EXPECT_LE(prediction.busy(resource), cost_s * (resource == Resource::cores ? 1.02 : 1 + 1e-6))
+    // The cores do a copy more of rounded gradients, on their way to host memory. Directions of one
+    // link are in use while either is.
+    const bool is_direction = resource == Resource::to_device || resource == Resource::from_device;
+    const double most_s = is_direction && rates.gpu && rates.gpu->both_ways_bytes_per_s > 0
+                              ? cost_of(Resource::to_device) + cost_of(Resource::from_device)
+                              : cost_s;
+    EXPECT_LE(prediction.busy(resource), most_s * (resource == Resource::cores ? 1.02 : 1 + 1e-6))
         << name_of(resource);
   }
   // Of one direction at a time it does not.
@@ -282,15 +333,16 @@ TEST_P(StepPredictionOfRandomPlans, ScaleWithTheMachine) {
   ComputeCost compute = plan.compute();
   const double step_s = predict_step(setup, rates, compute).step_s;
   for (double* rate :
-       {&rates.memory_bytes_per_s, &rates.optimizer_bytes_per_s, &rates.checksum_bytes_per_s,
-        &rates.network.bytes_per_s, &rates.nvme.read_bytes_per_s, &rates.nvme.written_bytes_per_s,
-        &rates.nvme.mixed_bytes_per_s}) {
+       {&rates.memory_bytes_per_s, &rates.core_memory_bytes_per_s, &rates.optimizer_bytes_per_s,
+        &rates.checksum_bytes_per_s, &rates.network.bytes_per_s, &rates.nvme.read_bytes_per_s,
+        &rates.nvme.written_bytes_per_s, &rates.nvme.mixed_bytes_per_s}) {
     *rate *= 2;
   }
   rates.nvme.core_s_per_byte /= 2;
   if (rates.gpu) {
     rates.gpu->to_device_bytes_per_s *= 2;
     rates.gpu->from_device_bytes_per_s *= 2;
+    rates.gpu->both_ways_bytes_per_s *= 2;
   }
   for (WorkSeconds* const part : compute.parts()) *part = *part * 0.5;
   EXPECT_NEAR(predict_step(setup, rates, compute).step_s, step_s / 2, 1e-6 * step_s);

@@ -35,7 +35,7 @@ class RecordingMachine : public SmallMachine {
   explicit RecordingMachine(const Options& options = one_layer()) : SmallMachine(options) {}
 
   MachineRates measure(const RecordedArithmetic* recorded) {
-    return measure_machine(setup(), device(), nullptr, comm(), recorded);
+    return measure_machine(setup(), device(), workers(), nullptr, comm(), recorded);
   }
   RecordedArithmetic record(const MachineRates& rates) const {
     return read_arithmetic(arithmetic_json(setup(), rates));

@@ -17,7 +17,8 @@ namespace names = span_names;
 // Rows by number, and spans on them, in nanoseconds.
 class Spans {
  public:
-  explicit Spans(std::vector<std::string> rows) : rows_(std::move(rows)), profiler_(rows_) {}
+  explicit Spans(std::vector<std::string> rows, DeviceKind device = DeviceKind::cpu)
+      : rows_(std::move(rows)), profiler_(rows_, device) {}
 
   void add(const std::string& row, const char* name, std::int64_t begin, std::int64_t end) {
     const auto at = std::find(rows_.begin(), rows_.end(), row);
@@ -64,6 +65,22 @@ TEST(StepProfile, WorkAndIdleTimeAreTheWallTime) {
   EXPECT_EQ(idle(profile, "compute", Idle::nothing), 20);
   EXPECT_EQ(idle(profile, "fetch", Idle::nothing), 100);
   EXPECT_EQ(profile.row("compute")->work.front().kind, "linear") << "most first";
+  expect_sums(profile);
+}
+
+// What streams do is not the cores', which wait for compute when it is all that works.
+TEST(StepProfile, AGpuTakesTheWorkOfStreamsOffTheCores) {
+  Spans spans({"compute", "h2d", "optimizer"}, DeviceKind::cuda);
+  spans.add("compute", "linear", 0, 60);
+  spans.add("h2d", "copy", 20, 90);
+  spans.add("optimizer", names::kUpdate, 50, 70);
+  const StepProfile& profile = spans.profile(0, 100);
+  EXPECT_EQ(work(profile, "cores", "optimizer"), 20);
+  EXPECT_EQ(profile.row("cores")->work_ns(), 20);
+  EXPECT_EQ(idle(profile, "cores", Idle::compute), 50);
+  EXPECT_EQ(idle(profile, "cores", Idle::nothing), 30);
+  EXPECT_EQ(work(profile, "compute", "linear"), 60);
+  EXPECT_EQ(work(profile, "h2d", "copy"), 70);
   expect_sums(profile);
 }
 
