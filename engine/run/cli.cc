@@ -17,6 +17,7 @@
 #include "engine/run/eval_command.h"
 #include "engine/run/generate_command.h"
 #include "engine/run/plan_command.h"
+#include "engine/run/rank_devices.h"
 #include "engine/run/ranks.h"
 #include "engine/run/report_command.h"
 #include "engine/run/train.h"
@@ -49,6 +50,12 @@ int run_on_first_rank(const Options& options, Ranks& ranks, Clock::time_point) {
   return ranks.comm.rank() == 0 ? kRun(options) : 0;
 }
 
+// For commands that compute.
+template <int (*kRun)(const Options&, Ranks&)>
+int run_with_device(const Options& options, Ranks& joined, Clock::time_point) {
+  return run_on_devices(options, joined, [&](Ranks& ranks) { return kRun(options, ranks); });
+}
+
 const Command kCommands[] = {
     {{"train", "", CommandKind::train},
      "Train a model larger than its memory on text or tokens",
@@ -56,31 +63,26 @@ const Command kCommands[] = {
        check_options(options);
        check_training_options(options);
      },
-     run_train},
+     [](const Options& options, Ranks& joined, Clock::time_point started) {
+       return run_on_devices(options, joined,
+                             [&](Ranks& ranks) { return run_train(options, ranks, started); });
+     }},
     {{"plan", "", CommandKind::plan},
      "Show what would live where and what would move, without training",
      check_options,
-     [](const Options& options, Ranks& ranks, Clock::time_point) {
-       return run_plan(options, ranks);
-     }},
+     run_with_device<run_plan>},
     {{"tune", "", CommandKind::tune},
      "Find the plans whose steps are shortest, and how to train with them",
      check_tuned_options,
-     [](const Options& options, Ranks& ranks, Clock::time_point) {
-       return run_tune(options, ranks);
-     }},
+     run_with_device<run_tune>},
     {{"eval", "", CommandKind::eval},
      "Measure a model's loss, perplexity and accuracy on data",
      check_eval_options,
-     [](const Options& options, Ranks& ranks, Clock::time_point) {
-       return run_eval(options, ranks);
-     }},
+     run_with_device<run_eval>},
     {{"generate", "", CommandKind::generate},
      "Go on with a text as a model would",
      check_generate_options,
-     [](const Options& options, Ranks& ranks, Clock::time_point) {
-       return run_generate(options, ranks);
-     }},
+     run_with_device<run_generate>},
     {{"export", "RUN DIR", CommandKind::export_run},
      "Write a run's newest checkpoint as a model folder, or to resume from elsewhere",
      check_export_options,

@@ -89,8 +89,7 @@ void print_result(const RunSetup& setup, const EvaluationTotals& totals, std::in
 
 int run_eval(const Options& options, Ranks& ranks) {
   comm::Communicator& comm = ranks.comm;
-  const RankDevice device = agree(comm, [&] { return open_device(options, comm.topology()); });
-  ReadableModel model = read_model(options, device, ranks);
+  ReadableModel model = read_model(options, ranks);
   const EvaluationData opened = agree(comm, [&] { return open_data(model.setup); });
   require_same(comm, {{"number of sequences in its data", std::to_string(opened.samples)}});
   const bool speaks = comm.rank() == 0;

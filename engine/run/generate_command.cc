@@ -25,12 +25,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-bool fits(Options options, std::int64_t max_tokens, const RankDevice& device,
-          comm::Communicator& comm) {
+bool fits(Options options, std::int64_t max_tokens, const Ranks& ranks) {
   options.max_tokens = max_tokens;
   try {
-    make_run_setup(options, comm.topology(), comm.staging_bytes(), offload::kBlockElements,
-                   Purpose::inference, device);
+    make_run_setup(options, ranks.comm.topology(), ranks.comm.staging_bytes(),
+                   offload::kBlockElements, Purpose::inference, ranks.device);
     return true;
   } catch (const PlanDoesNotFit&) {
     return false;
@@ -39,16 +38,14 @@ bool fits(Options options, std::int64_t max_tokens, const RankDevice& device,
 
 // A cache that is too large becomes an error that says how many tokens would fit.
 ReadableModel read_model_to_generate(const Options& options, Ranks& ranks) {
-  const RankDevice device =
-      agree(ranks.comm, [&] { return open_device(options, ranks.comm.topology()); });
   try {
-    return read_model(options, device, ranks);
+    return read_model(options, ranks);
   } catch (const PlanDoesNotFit& e) {
     std::int64_t fitting = 0;
     std::int64_t too_many = options.max_tokens;
     while (fitting + 1 < too_many) {
       const std::int64_t middle = fitting + (too_many - fitting) / 2;
-      (fits(options, middle, device, ranks.comm) ? fitting : too_many) = middle;
+      (fits(options, middle, ranks) ? fitting : too_many) = middle;
     }
     if (fitting == 0) throw;
     throw PlanDoesNotFit(fmt::format("{}; or use --max-tokens {}", e.what(), fitting),

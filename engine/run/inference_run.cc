@@ -42,18 +42,17 @@ std::string ReadableModel::weights_text() const {
   return stored != nullptr ? stored->description() : engine::weights_text(setup, folder.get());
 }
 
-ReadableModel read_model(const Options& options, const RankDevice& device, Ranks& ranks) {
+ReadableModel read_model(const Options& options, Ranks& ranks) {
   comm::Communicator& comm = ranks.comm;
   ReadableModel model;
   model.setup = agree(comm, [&] {
     check_weights(options);
     RunSetup setup = make_run_setup(options, comm.topology(), comm.staging_bytes(),
-                                    offload::kBlockElements, Purpose::inference, device);
+                                    offload::kBlockElements, Purpose::inference, ranks.device);
     check_storage(setup);
     return setup;
   });
   const RunSetup& setup = model.setup;
-  require_same(comm, shared_options(options));
   if (!options.run.empty() && !options.from_scratch) {
     model.stored =
         std::make_unique<StoredWeights>(options, setup.shape.precision, comm, ranks.failure);

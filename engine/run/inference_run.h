@@ -31,7 +31,7 @@ struct ReadableModel {
 
 // Throws what make_run_setup(), StoredWeights and open_pretrained() throw, and ConfigError when
 // weights have to lie on NVMe and there is no place for them.
-ReadableModel read_model(const Options& options, const RankDevice& device, Ranks& ranks);
+ReadableModel read_model(const Options& options, Ranks& ranks);
 
 class InferenceRun {
  public:

@@ -9,6 +9,7 @@
 #include "engine/options/option_list.h"
 #include "engine/run/error_report.h"
 #include "kernels/base/machine.h"
+#include "offload/comm/nccl.h"
 
 namespace strata::engine {
 
@@ -20,14 +21,16 @@ std::uint64_t fnv1a(std::string_view text) {
   return hash;
 }
 
-std::unique_ptr<comm::Communicator> join_ranks(double timeout_s, FailureLatch& failure) {
+std::unique_ptr<comm::Communicator> join_ranks(const Options& options, FailureLatch& failure) {
   if (!comm::launched_by_mpi()) return comm::make_single_rank_communicator();
-  comm::MpiOptions mpi;
-  mpi.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(timeout_s * 1000));
-  return comm::make_mpi_communicator(mpi, failure);
+  return comm::make_mpi_communicator({.timeout = comm_timeout(options)}, failure);
 }
 
 }  // namespace
+
+std::chrono::milliseconds comm_timeout(const Options& options) {
+  return std::chrono::milliseconds(static_cast<std::int64_t>(options.comm_timeout * 1000));
+}
 
 std::vector<SharedSetting> shared_options(const Options& options) {
   std::vector<SharedSetting> settings;
@@ -54,6 +57,7 @@ void require_same(comm::Communicator& comm, const std::vector<SharedSetting>& se
 int run_on_ranks(const std::function<Options()>& read_options,
                  const std::function<int(const Options&, Ranks&)>& command) {
   std::string binding = undo_default_binding();
+  if (comm::launched_by_mpi()) comm::set_cuda_up_for_nccl();
   Options options;
   std::exception_ptr wrong;  // the other ranks are told, so that one of them speaks
   try {
@@ -62,8 +66,8 @@ int run_on_ranks(const std::function<Options()>& read_options,
     wrong = std::current_exception();
   }
   FailureLatch failure;
-  const auto comm = join_ranks(options.comm_timeout, failure);
-  Ranks ranks{*comm, failure, std::move(binding)};
+  const auto comm = join_ranks(options, failure);
+  Ranks ranks{*comm, failure, std::move(binding), {}};
   const auto run = [&] {
     raise_together(*comm, wrong);
     return command(options, ranks);

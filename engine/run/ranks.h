@@ -5,12 +5,14 @@
 // that met it, which aborts the others; those that only lost a peer say so themselves.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "engine/options/options.h"
+#include "engine/plan/rank_device.h"
 #include "engine/step/agreement.h"
 #include "kernels/base/failure_latch.h"
 #include "offload/comm/communicator.h"
@@ -22,6 +24,7 @@ struct Ranks {
   comm::Communicator& comm;
   FailureLatch& failure;
   std::string binding;  // what was done about the launcher's binding to cores; may be empty
+  RankDevice device;    // of commands that compute (rank_devices.h); otherwise the cpu device
 };
 
 // Joins the ranks of this run (MPI where a launcher started several, otherwise this process alone)
@@ -29,6 +32,8 @@ struct Ranks {
 // rank, throws what the two throw; with several, errors are reported here.
 int run_on_ranks(const std::function<Options()>& read_options,
                  const std::function<int(const Options&, Ranks&)>& command);
+
+std::chrono::milliseconds comm_timeout(const Options& options);
 
 struct SharedSetting {
   std::string name;  // "--lr"

@@ -85,11 +85,12 @@ void check_outputs(const Options& options, const comm::Communicator& comm) {
   }
 }
 
-Prepared prepare(const Options& options, const RankDevice& device, const comm::Communicator& comm) {
+Prepared prepare(const Options& options, const Ranks& ranks) {
+  const comm::Communicator& comm = ranks.comm;
   if (!goes_on(options)) check_weights_exist(options);
   Prepared prepared;
   prepared.setup = make_run_setup(options, comm.topology(), comm.staging_bytes(),
-                                  offload::kBlockElements, Purpose::training, device);
+                                  offload::kBlockElements, Purpose::training, ranks.device);
   prepared.data =
       open_training_data(options, prepared.setup.model.vocabulary, prepared.setup.batch.seq_len);
   require_recorded_data(options, prepared.data.digest);
@@ -105,14 +106,12 @@ Prepared prepare(const Options& options, const RankDevice& device, const comm::C
   return prepared;
 }
 
-// What has to be the same on every rank.
-std::vector<SharedSetting> shared_settings(const Options& options, const TrainingData& data) {
-  std::vector<SharedSetting> settings = shared_options(options);
-  settings.push_back({"number of sequences in its data",
-                      fmt::format("{} {}", data.train->count(),
-                                  data.validation == nullptr ? 0 : data.validation->count())});
-  settings.push_back({"content of its data", data_json(data.digest).dump()});
-  return settings;
+// What has to be the same on every rank, beside the options.
+std::vector<SharedSetting> shared_settings(const TrainingData& data) {
+  return {{"number of sequences in its data",
+           fmt::format("{} {}", data.train->count(),
+                       data.validation == nullptr ? 0 : data.validation->count())},
+          {"content of its data", data_json(data.digest).dump()}};
 }
 
 std::vector<std::string> log_paths(const Options& options, const RunFolder* folder) {
@@ -262,9 +261,8 @@ int run_train(const Options& asked, Ranks& ranks, std::chrono::steady_clock::tim
   const Options options = asks_for_auto_memory(asked)
                               ? with_auto_memory(asked, Measuring::what_is_not_known, ranks)
                               : asked;
-  const RankDevice device = agree(comm, [&] { return open_device(options, comm.topology()); });
-  Prepared prepared = agree(comm, [&] { return prepare(options, device, comm); });
-  require_same(comm, shared_settings(options, prepared.data));
+  Prepared prepared = agree(comm, [&] { return prepare(options, ranks); });
+  require_same(comm, shared_settings(prepared.data));
   const RunSetup& setup = prepared.setup;
   RunFrame frame;
   agree(comm, [&] {  // afterwards the folder exists for every rank

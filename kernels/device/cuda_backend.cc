@@ -50,6 +50,12 @@ void* CudaBackend::find(const char* name) const {
   return entry;
 }
 
+std::string CudaBackend::gpu_id(int local_rank) const {
+  std::string id;
+  entry_point<cuda_entry::GpuId>("strata_cuda_gpu_id")(local_rank, id);
+  return id;
+}
+
 Gpu CudaBackend::open_gpu(int local_rank) const {
   Gpu gpu;
   entry_point<cuda_entry::OpenGpu>("strata_cuda_open_gpu")(local_rank, gpu);

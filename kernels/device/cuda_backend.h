@@ -45,8 +45,9 @@ class CudaBackend {
   // Throws ConfigError unless the file is the backend of this very build.
   explicit CudaBackend(const std::string& path);
 
-  // The GPU of this rank among those of its machine, or the only one. Throws CudaError or
-  // ConfigError.
+  // The GPU of this rank among those of its machine, or the only one. Throw CudaError or
+  // ConfigError. Its id is the same in all processes, and asking for it makes no context.
+  std::string gpu_id(int local_rank) const;
   Gpu open_gpu(int local_rank) const;
   // All references must outlive the device. Throws OutOfBudget or CudaError.
   std::unique_ptr<Device> make_device(const CudaDeviceOptions& options, Budget& host_budget,
@@ -74,6 +75,7 @@ CudaSearch find_cuda_backend();
 namespace cuda_entry {
 using Stamp = const char*();
 using CheckGpus = void();  // throws unless one is visible
+using GpuId = void(int local_rank, std::string& id);
 using OpenGpu = void(int local_rank, Gpu& gpu);
 using MakeDevice = void(const CudaDeviceOptions& options, Budget& host_budget,
                         FailureLatch& failure, std::unique_ptr<Device>& device);

@@ -22,6 +22,13 @@ struct NcclOptions {
   std::int64_t piece_bytes = 8 << 20;
 };
 
+// Sets in the environment what CUDA must be told for it (cuda/nccl_communicator.h), where the user
+// did not. Before anything is asked of CUDA, while the process has one thread.
+void set_cuda_up_for_nccl();
+
+// Throws ConfigError where there is no NCCL.
+void require_nccl(const CudaBackend& backend);
+
 // Collective over the ranks of `host`, once the GPU is open and before its memory is planned: what
 // NCCL takes of it is measured, and added to gpu.context_bytes. `host` and `failure` must outlive
 // the result. Throws CommError, CudaError, and ConfigError where there is no NCCL.
@@ -30,6 +37,7 @@ std::unique_ptr<Communicator> make_nccl_communicator(const CudaBackend& backend,
                                                      FailureLatch& failure);
 
 namespace cuda_entry {
+using RequireNccl = void();
 using MakeNcclCommunicator = void(Communicator& host, Gpu& gpu, const NcclOptions& options,
                                   FailureLatch& failure, std::unique_ptr<Communicator>& result);
 }  // namespace cuda_entry

@@ -4,7 +4,8 @@
 namespace strata::cuda_sim {
 
 // fail_call(kNcclWork, n, error): the nth group of operations that a stream begins from now on
-// meets this error (ncclResult_t), asynchronously, and does nothing until it is aborted.
+// meets this error (ncclResult_t), asynchronously, and does nothing until it is aborted: with
+// ncclInProgress it is stuck, and says nothing of it.
 inline constexpr const char* kNcclWork = "NCCL work";
 
 }  // namespace strata::cuda_sim

@@ -1,5 +1,6 @@
-// EngineRun: a whole training run inside the test's process, on one rank: the machinery of `strata
-// train` without its command line, progress and log. And what the tests compare of it.
+// EngineRun: a whole training run inside the test's process, on one rank or as one of several
+// (rank_runs.h): the machinery of `strata train` without its command line, progress and log. And
+// what the tests compare of it.
 //
 // With a run folder (Options::run, made if missing) it has a store and goes on from what is there;
 // it commits when it is told to, whatever --checkpoint-every says.
@@ -18,6 +19,7 @@
 #include "engine/data/training_data.h"
 #include "engine/plan/run_setup.h"
 #include "engine/run/durable_run.h"
+#include "engine/run/ranks.h"
 #include "engine/run/session.h"
 #include "engine/step/trainer.h"
 #include "io/fault_storage.h"
@@ -28,8 +30,13 @@ namespace strata::test {
 
 // With blocks so small that the shards of small models have several.
 inline engine::RunSetup make_setup(const engine::Options& options, comm::Communicator& comm,
-                                   std::int64_t block_elements = offload::kShardAlignmentElements) {
-  return engine::make_run_setup(options, comm.topology(), comm.staging_bytes(), block_elements);
+                                   std::int64_t block_elements = offload::kShardAlignmentElements,
+                                   const engine::RankDevice& device = {}) {
+  return engine::make_run_setup(options, comm.topology(), comm.staging_bytes(), block_elements,
+                                engine::Purpose::training, device);
+}
+inline engine::RunSetup make_setup(const engine::Options& options, const engine::Ranks& ranks) {
+  return make_setup(options, ranks.comm, offload::kShardAlignmentElements, ranks.device);
 }
 
 // Members in the order in which `strata train` sets them up.
@@ -41,21 +48,10 @@ class EngineRun {
   // With `faults`, state on NVMe lies in a storage in memory that has them, and nothing is durable.
   EngineRun(const engine::Options& options, const std::optional<io::FaultRules>& faults,
             std::int64_t block_elements = offload::kShardAlignmentElements)
-      : comm_(comm::make_single_rank_communicator()),
-        setup_(make_setup(options, *comm_, block_elements)),
-        data_(engine::open_training_data(options, setup_.model.vocabulary, setup_.batch.seq_len)),
-        durable_(faults || options.run.empty() ? nullptr : open_folder(setup_, *comm_, failure_)),
-        session_(setup_, *comm_, failure_, open_store()),
-        faulty_(faults ? io::make_fault_storage(setup_.plan.total_bytes(offload::Tier::nvme),
-                                                *faults, io_timeout(options))
-                       : nullptr),
-        trainer_(setup_, parts()),
-        order_(data_.train->count(), options.seed) {
-    if (durable_ == nullptr) return;
-    durable_->begin(trainer_, session_, {});
-    trainer_.hold_updates_at(durable_->committer());
-    steps_ = durable_->step();
-  }
+      : EngineRun(options, faults, block_elements, nullptr) {}
+  // As one of these, which outlive it.
+  EngineRun(const engine::Options& options, const engine::Ranks& ranks)
+      : EngineRun(options, std::nullopt, offload::kShardAlignmentElements, &ranks) {}
   ~EngineRun() {
     if (durable_ != nullptr) durable_->end();
   }
@@ -96,15 +92,33 @@ class EngineRun {
   const engine::TrainingData& data() const { return data_; }
 
  private:
+  EngineRun(const engine::Options& options, const std::optional<io::FaultRules>& faults,
+            std::int64_t block_elements, const engine::Ranks* ranks)
+      : alone_(ranks == nullptr ? comm::make_single_rank_communicator() : nullptr),
+        ranks_(ranks == nullptr ? engine::Ranks{*alone_, failure_, {}, {}} : *ranks),
+        setup_(make_setup(options, ranks_.comm, block_elements, ranks_.device)),
+        data_(engine::open_training_data(options, setup_.model.vocabulary, setup_.batch.seq_len)),
+        durable_(faults || options.run.empty() ? nullptr : open_folder(setup_, ranks_)),
+        session_(setup_, ranks_.comm, ranks_.failure, open_store()),
+        faulty_(faults ? io::make_fault_storage(setup_.plan.total_bytes(offload::Tier::nvme),
+                                                *faults, io_timeout(options))
+                       : nullptr),
+        trainer_(setup_, parts()),
+        order_(data_.train->count(), options.seed) {
+    if (durable_ == nullptr) return;
+    durable_->begin(trainer_, session_, {});
+    trainer_.hold_updates_at(durable_->committer());
+    steps_ = durable_->step();
+  }
+
   static std::chrono::milliseconds io_timeout(const engine::Options& options) {
     return std::chrono::duration_cast<std::chrono::milliseconds>(
         std::chrono::duration<double>(options.io_timeout));
   }
   static std::unique_ptr<engine::DurableRun> open_folder(const engine::RunSetup& setup,
-                                                         comm::Communicator& comm,
-                                                         FailureLatch& failure) {
+                                                         const engine::Ranks& ranks) {
     std::filesystem::create_directories(setup.options.run);
-    return std::make_unique<engine::DurableRun>(setup, comm, failure);
+    return std::make_unique<engine::DurableRun>(setup, ranks.comm, ranks.failure);
   }
   engine::Session::OpenStore open_store() {
     if (durable_ == nullptr) return {};
@@ -128,7 +142,8 @@ class EngineRun {
   }
 
   FailureLatch failure_;
-  std::unique_ptr<comm::Communicator> comm_;
+  std::unique_ptr<comm::Communicator> alone_;  // null: one of several ranks
+  const engine::Ranks ranks_;
   engine::RunSetup setup_;
   engine::TrainingData data_;
   std::unique_ptr<engine::DurableRun> durable_;  // null: nothing outlives the run
@@ -166,12 +181,17 @@ inline RunResult train(const engine::Options& options, int steps,
 }
 
 // The same options with the smallest budgets that their plan fits in: exactly its bytes.
-inline engine::Options with_smallest_budgets(engine::Options options) {
-  const auto comm = comm::make_single_rank_communicator();
-  const engine::RunSetup setup = make_setup(options, *comm);
+inline engine::Options with_smallest_budgets(engine::Options options, const engine::Ranks& ranks) {
+  const engine::RunSetup setup = make_setup(options, ranks);
   options.device_memory = setup.plan.total_bytes(offload::Tier::device);
-  options.host_memory = setup.plan.total_bytes(offload::Tier::host);
+  options.host_memory =
+      setup.plan.total_bytes(offload::Tier::host) * setup.topology.local_world_size;
   return options;
+}
+inline engine::Options with_smallest_budgets(const engine::Options& options) {
+  const auto alone = comm::make_single_rank_communicator();
+  FailureLatch failure;
+  return with_smallest_budgets(options, {*alone, failure, {}, {}});
 }
 
 // Some text with structure to learn, the same everywhere.

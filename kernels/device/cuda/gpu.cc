@@ -28,6 +28,17 @@ int choose_gpu(int visible, int local_rank) {
   return local_rank;
 }
 
+std::string gpu_id(int local_rank) {
+  cudaDeviceProp properties;
+  check(cudaGetDeviceProperties(&properties, choose_gpu(visible_gpus(), local_rank)),
+        "cudaGetDeviceProperties");
+  std::string id;
+  for (const char byte : properties.uuid.bytes) {
+    id += fmt::format("{:02x}", static_cast<unsigned char>(byte));
+  }
+  return id;
+}
+
 Gpu open_gpu(int local_rank) {
   Gpu gpu;
   gpu.index = choose_gpu(visible_gpus(), local_rank);

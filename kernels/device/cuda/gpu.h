@@ -12,6 +12,8 @@ int visible_gpus();
 // ConfigError.
 int choose_gpu(int visible, int local_rank);
 
+std::string gpu_id(int local_rank);
+
 Gpu open_gpu(int local_rank);
 
 }  // namespace strata::cuda

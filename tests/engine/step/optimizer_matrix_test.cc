@@ -78,14 +78,7 @@ const std::vector<Named>& places() {
          o.threads = 1;
          o.prefetch = 4;
        }},
-      {"smallest_budgets",
-       [](Options& o) {
-         placed("all=nvme", "nvme")(o);
-         o.prefetch = 0;
-         o.chunk_size = 16 * kKiB;
-         o = with_smallest_budgets(o);
-         placed("", "auto")(o);
-       }},
+      {"smallest_budgets", [](Options& o) { take_smallest_budgets(o); }},
   };
   return kPlaces;
 }

@@ -76,6 +76,16 @@ inline Edit placed(const std::string& place, const std::string& activations) {
   };
 }
 
+// In the smallest budgets that a plan for these ranks fits in; none: for one on processors.
+template <typename... Ranks>
+void take_smallest_budgets(engine::Options& o, const Ranks&... ranks) {
+  placed("all=nvme", "nvme")(o);
+  o.prefetch = 0;
+  o.chunk_size = 16 * kKiB;  // buffers for longer ones could as well hold all state
+  o = with_smallest_budgets(o, ranks...);
+  placed("", "auto")(o);
+}
+
 // The first is the reference. Those up to kEssentialRegimes run with every arithmetic.
 inline constexpr std::size_t kEssentialRegimes = 6;
 inline const std::vector<Named>& regimes() {
@@ -83,14 +93,7 @@ inline const std::vector<Named>& regimes() {
       {"all_device", placed("all=device", "device")},
       {"all_host", placed("all=host", "host")},
       {"all_nvme", placed("all=nvme", "nvme")},
-      {"smallest_budgets",
-       [](engine::Options& o) {
-         placed("all=nvme", "nvme")(o);
-         o.prefetch = 0;
-         o.chunk_size = 16 * kKiB;  // buffers for longer ones could as well hold all state
-         o = with_smallest_budgets(o);
-         placed("", "auto")(o);
-       }},
+      {"smallest_budgets", [](engine::Options& o) { take_smallest_budgets(o); }},
       {"weights_on_device", placed("weights=device,moments=nvme,gradients=nvme", "host")},
       {"moments_on_device",
        placed("weights=nvme,remainder=host,moments=device,gradients=device", "nvme")},

@@ -1,0 +1,18 @@
+// The devices of a run's ranks: all GPUs, each a rank's own, or all processors.
+#pragma once
+
+#include <functional>
+
+#include "engine/options/options.h"
+#include "engine/run/ranks.h"
+
+namespace strata::engine {
+
+// Runs `command` with what --device comes to and, where that is several GPUs, a communicator
+// between them. Opens nothing for a described machine. Collective: options that ranks may not
+// choose for themselves are the same on all, and auto is a GPU where every rank has one. Throws
+// ConfigError, CudaError, CommError and AgreedFailure.
+int run_on_devices(const Options& options, const Ranks& joined,
+                   const std::function<int(Ranks&)>& command);
+
+}  // namespace strata::engine
