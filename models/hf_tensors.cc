@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::string_view kGpt2Prefix = "transformer.";
 constexpr std::string_view kPrefix = "model.";
-constexpr std::array<std::string_view, 4> kGpt2Names = {"wte.", "wpe.", "h.", "ln_f."};
+constexpr std::array<std::string_view, 4> kGpt2Starts = {"wte.", "wpe.", "h.", "ln_f."};
 constexpr std::array<std::string_view, 3> kConv1dSuffixes = {".c_attn.weight", ".c_proj.weight",
                                                              ".c_fc.weight"};
 // ln_1, ln_2, ln_f; norm, q_norm, input_layernorm, …
@@ -42,9 +42,9 @@ std::vector<std::int64_t> tensor_shape(std::string_view name, std::int64_t rows,
 }
 
 HfTensor hf_tensor(std::string_view name, std::int64_t rows, std::int64_t columns) {
-  const std::string_view prefix = name == kHeadWeight                 ? ""
-                                  : starts_with_any(name, kGpt2Names) ? kGpt2Prefix
-                                                                      : kPrefix;
+  const std::string_view prefix = name == kHeadWeight                  ? ""
+                                  : starts_with_any(name, kGpt2Starts) ? kGpt2Prefix
+                                                                       : kPrefix;
   HfTensor tensor{std::string(prefix) + std::string(name), tensor_shape(name, rows, columns),
                   ends_with_any(name, kConv1dSuffixes)};
   if (tensor.transposed) std::ranges::reverse(tensor.shape);

@@ -16,7 +16,7 @@
 namespace strata::models {
 namespace {
 
-constexpr std::string_view kTied = "tied";
+constexpr std::string_view kTiedKey = "tied";
 
 struct SizeKey {
   std::string_view name;
@@ -34,17 +34,17 @@ constexpr SizeKey kSizes[] = {
     {"intermediate", &ModelConfig::intermediate, kIntermediateMax},
     {"window", &ModelConfig::window, kContextMax},
 };
-constexpr std::size_t kNeeded = 4;     // of kSizes
-constexpr std::size_t kGpt2Sizes = 5;  // of kSizes: the others follow from these
+constexpr std::size_t kNeeded = 4;         // of kSizes
+constexpr std::size_t kGpt2SizeCount = 5;  // of kSizes: the others follow from these
 
 std::span<const SizeKey> sizes_of(Family family) {
-  return family == Family::gpt2 ? std::span(kSizes).first(kGpt2Sizes) : std::span(kSizes);
+  return family == Family::gpt2 ? std::span(kSizes).first(kGpt2SizeCount) : std::span(kSizes);
 }
 
 std::vector<std::string> keys_of(Family family) {
   std::vector<std::string> names;
   for (const SizeKey& key : sizes_of(family)) names.emplace_back(key.name);
-  if (family != Family::gpt2) names.emplace_back(kTied);
+  if (family != Family::gpt2) names.emplace_back(kTiedKey);
   return names;
 }
 
@@ -102,7 +102,7 @@ std::int64_t size_from(std::string_view digits, const SizeKey& key, std::string_
 HeadKind head_from(std::string_view value, std::string_view text) {
   if (value == "yes") return HeadKind::tied;
   if (value == "no") return HeadKind::untied;
-  throw_error<ConfigError>("--model {}: '{}' must be yes or no, not '{}'", text, kTied, value);
+  throw_error<ConfigError>("--model {}: '{}' must be yes or no, not '{}'", text, kTiedKey, value);
 }
 
 void make_rotary(ModelConfig& config) {
@@ -140,7 +140,7 @@ ModelConfig parse_model_spec(std::string_view text) {
                                model_spec_form());
     }
   }
-  if (settings.contains(kTied)) config.head = head_from(settings[kTied], text);
+  if (settings.contains(kTiedKey)) config.head = head_from(settings[kTiedKey], text);
   if (config.vocabulary == 0) config.vocabulary = kByteVocabulary;
   const std::vector<std::string> problems = resolve_shape(config);
   if (!problems.empty()) {
