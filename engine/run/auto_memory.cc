@@ -41,7 +41,8 @@ std::string chosen_json(const Options& options) {
 std::string left_text(const Options& asked, const RankedPlan& plan) {
   if (!asked.machine.empty()) return "";
   const offload::Plan& held = plan.setup.plan;
-  const std::int64_t taken = held.device_memory_bytes + held.host_memory_bytes;
+  const std::int64_t taken =
+      held.host_memory_bytes + (plan.setup.device.gpu ? 0 : held.device_memory_bytes);
   const std::int64_t left = available_memory_bytes() - taken * plan.setup.topology.local_world_size;
   return fmt::format(", which leaves {} free", format_bytes(std::max<std::int64_t>(0, left)));
 }
@@ -68,7 +69,7 @@ bool asks_for_auto_memory(const Options& options) {
 
 Options with_auto_memory(const Options& options, Measuring measuring, Ranks& ranks) {
   comm::Communicator& comm = ranks.comm;
-  const SearchTarget target = agree(comm, [&] { return make_search_target(options, comm); });
+  const SearchTarget target = agree(comm, [&] { return make_search_target(options, ranks); });
   SearchSpace space = make_search_space(target.options, target.place, Variation::none);
   const MachineModel model = model_of_target(target, space, measuring, ranks);
   const std::string mine = agree(comm, [&]() -> std::string {

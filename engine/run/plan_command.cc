@@ -84,14 +84,13 @@ NvmeSpace described_space(const MachineDescription& machine, const RunSetup& set
 }
 
 // What train would refuse is refused here too; a program that asked for JSON gets it even then.
-Planned make_planned(const SearchTarget& target, const RankDevice& device,
-                     const comm::Communicator& comm) {
+Planned make_planned(const SearchTarget& target, const Ranks& ranks) {
   const Options& options = target.options;
-  const bool prints_json = options.json && comm.rank() == 0;
+  const bool prints_json = options.json && ranks.comm.rank() == 0;
   Planned planned;
   try {
     planned.setup = make_run_setup(options, target.place.topology, target.place.comm_staging,
-                                   offload::kBlockElements, Purpose::training, device);
+                                   offload::kBlockElements, Purpose::training, ranks.device);
   } catch (const PlanDoesNotFit& e) {
     const offload::Shortfall& shortfall = e.shortfall();
     if (prints_json) {
@@ -189,8 +188,6 @@ std::string report_text(const Planned& planned) {
       fmt::format("device     {}\n\n{}\n", device_name(planned.setup), plan_table(planned.setup));
   if (planned.forecast) {
     text += fmt::format("{}\n{}\n", planned.rates, forecast_text(*planned.forecast, planned.steps));
-  } else if (planned.setup.device.gpu) {
-    text += "time of a step: not known, for GPUs are not measured so far\n\n";
   } else {
     text += "time of a step: not known; strata tune with these options measures this machine\n\n";
   }
@@ -205,10 +202,7 @@ int run_plan(const Options& options, Ranks& ranks) {
                              ? with_auto_memory(options, Measuring::nothing, ranks)
                              : options;
   const SearchTarget target = agree(comm, [&] { return target_of(chosen, comm); });
-  const RankDevice device = agree(comm, [&] {
-    return target.machine ? RankDevice() : open_device(target.options, comm.topology());
-  });
-  Planned planned = agree(comm, [&] { return make_planned(target, device, comm); });
+  Planned planned = agree(comm, [&] { return make_planned(target, ranks); });
   if (const auto model = known_model(target, planned.setup, ranks)) {
     const StepModel steps = model->step_model();
     planned.forecast = {steps.cost(planned.setup), steps.predict(planned.setup),

@@ -7,6 +7,7 @@
 #include "engine/plan/memory_budgets.h"
 #include "engine/run/run_store.h"
 #include "io/drive_space.h"
+#include "kernels/base/bytes.h"
 #include "kernels/base/error.h"
 
 namespace strata::engine {
@@ -60,21 +61,19 @@ SearchTarget described_target(const Options& options) {
   return target;
 }
 
-SearchTarget make_search_target(const Options& options, const comm::Communicator& comm) {
+SearchTarget make_search_target(const Options& options, const Ranks& ranks) {
   if (!options.machine.empty()) return described_target(options);
-  if (find_device(options, comm.topology()).backend) {
-    throw_error<ConfigError>(
-        "--device {}: GPUs are not measured, so far: use --device cpu, or give --device-memory and "
-        "--host-memory sizes",
-        options.device);
-  }
+  const comm::Topology& topology = ranks.comm.topology();
+  const MemoryBudgets budgets =  // refuses more than there is
+      resolve_memory_budgets(options, topology, ranks.device);
   SearchTarget target;
   target.options = options;
-  target.place.topology = comm.topology();
-  target.place.comm_staging = comm.staging_bytes();
-  target.place.memory_bytes = usable_memory_bytes(comm.topology());
-  target.place.storage_bytes = free_storage_bytes(options, comm.topology().local_world_size);
-  (void)resolve_memory_budgets(options, comm.topology());  // refuses more than there is
+  target.place.topology = topology;
+  target.place.comm_staging = ranks.comm.staging_bytes();
+  target.place.device = ranks.device;
+  if (ranks.device.gpu) target.place.device_bytes = budgets.device_bytes / kMiB * kMiB;
+  target.place.memory_bytes = usable_memory_bytes(topology);
+  target.place.storage_bytes = free_storage_bytes(options, topology.local_world_size);
   return target;
 }
 

@@ -19,7 +19,7 @@ struct SearchTarget {
 };
 
 // Looks at the free memory and drives of this machine, or reads --machine. Throws ConfigError.
-SearchTarget make_search_target(const Options& options, const comm::Communicator& comm);
+SearchTarget make_search_target(const Options& options, const Ranks& ranks);
 // `described`: by options_for().
 SearchPlace place_of(const MachineDescription& machine, const Options& described);
 // Of --machine, which is given.

@@ -95,7 +95,7 @@ int run_tune(const Options& options, Ranks& ranks) {
   if (options.measure && comm.world_size() > 1) {
     throw ConfigError("--measure trains on one rank: start strata tune without a launcher");
   }
-  const SearchTarget target = agree(comm, [&] { return make_search_target(options, comm); });
+  const SearchTarget target = agree(comm, [&] { return make_search_target(options, ranks); });
   SearchSpace space = make_search_space(target.options, target.place, Variation::as_options_say);
   const bool anew = options.refresh || options.measure;
   MachineModel model = model_of_target(
