@@ -67,20 +67,6 @@ void StreamingOptimizer::make_ring(Device& device) {
   }
 }
 
-void StreamingOptimizer::prepare_device_updates(Device& device) {
-  STRATA_CHECK(on_device_ != nullptr);
-  using offload::kDeviceUpdatesTag;
-  if (plan_.stays_on_device) {
-    memory_ =
-        device.allocate_pinned(offload::kLoadingStagingTag, offload::loading_staging_bytes(plan_));
-  }
-  left_domain_ = device.allocate(kDeviceUpdatesTag, offload::kDomainBytes);
-  host_left_domain_ = device.allocate_pinned(kDeviceUpdatesTag, offload::kDomainBytes);
-  updated_on_device_ = device.make_event();
-  copies_->fill_zero(left_domain_.data(), offload::kDomainBytes);
-  copies_->synchronize();
-}
-
 void StreamingOptimizer::begin_step(const optim::StepSettings& settings, double learning_rate) {
   STRATA_CHECK(!any_pending());
   settings_ = settings;
@@ -106,16 +92,6 @@ void StreamingOptimizer::apply_final(int unit, const void* gradient) {
   store_.end_update(unit);
 }
 
-void StreamingOptimizer::apply_on_device(int unit, Stream& stream) {
-  update_on_device(unit, stream, nullptr);
-}
-
-void StreamingOptimizer::apply_final_on_device(int unit, Stream& stream, const float* gradient) {
-  update_on_device(unit, stream, gradient);
-  store_.note_device_write(stream, offload::StateStore::DeviceWriter::weights);
-  store_.end_update(unit);
-}
-
 void StreamingOptimizer::expect_next(int unit) const {
   STRATA_CHECK(applied_ < order_.size() && order_[applied_] == unit, "unit {} is not next", unit);
 }
@@ -133,47 +109,6 @@ void StreamingOptimizer::update_unit(int unit, std::byte* weights, const std::by
     issue_ahead();
   }
   end_unit(unit);
-}
-
-// In int8 codes and scales alternate, block by block. `gradient`: null where it has its place.
-void StreamingOptimizer::update_on_device(int unit, Stream& stream, const float* gradient) {
-  expect_next(unit);
-  const std::int64_t shard = store_.unit(unit).shard_elements;
-  const std::int64_t piece =
-      plan_.dtypes.moments == MomentFormat::int8 ? plan_.block_elements : shard;
-  std::vector<optim::Segment>& segments = segments_.front();
-  for (std::int64_t first = 0; first < shard; first += piece) {
-    const Chunk chunk{unit, first, std::min(piece, shard - first)};
-    Pointers at{};
-    for (int k = 0; k < offload::kStateKinds; ++k) {
-      const auto kind = static_cast<StateKind>(k);
-      if (!exists(kind, plan_.dtypes) || store_.tier(unit, kind) != Tier::device) continue;
-      at[static_cast<std::size_t>(k)] = store_.device(unit, kind) + bytes(kind, first);
-    }
-    optim::State state = state_of(chunk, at, 0, chunk.elements);
-    if (gradient != nullptr) {
-      state.gradient = gradient + first;
-      state.gradient_dtype = Dtype::f32;
-    }
-    cut_segments(unit, state.first_element, state.first_element + state.elements, segments);
-    on_device_->update(stream, settings_, segments, state,
-                       reinterpret_cast<std::int32_t*>(left_domain_.data()));
-  }
-  stream.record(*updated_on_device_);
-  unchecked_ = true;
-  end_unit(unit);
-}
-
-// Once a step, before whoever waits for its updates can commit them.
-void StreamingOptimizer::check_device_updates() {
-  if (!unchecked_) return;
-  unchecked_ = false;
-  copies_->wait(*updated_on_device_, WaitFor::state_written);
-  copies_->copy(host_left_domain_.data(), left_domain_.data(), offload::kDomainBytes);
-  store_.ledger().add(Account::update, Link::from_device, offload::MovedKind::batch,
-                      offload::kDomainBytes);
-  copies_->synchronize();
-  if (const int left = *host_left_domain_.as<std::int32_t>(); left > 0) refuse_update_of(left - 1);
 }
 
 void StreamingOptimizer::refuse_update_of(int unit) const {
