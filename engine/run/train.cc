@@ -203,10 +203,11 @@ void open_log(const Prepared& prepared, Session& session, const DurableRun* dura
   }
   frame.log.emplace(log_paths(prepared.setup.options, frame.folder ? &*frame.folder : nullptr));
   if (is_profiled(prepared.setup)) {
-    frame.profile.emplace(RunProfileParts{
-        *session.tracer(), session.device().device_budget(), session.device().host_budget(),
-        prepared.setup.plan.total_bytes(offload::Tier::nvme),
-        step_count(prepared.setup, prepared.data), prepared.setup.options.run});
+    frame.profile.emplace(RunProfileParts{*session.tracer(), session.device().device_budget(),
+                                          session.device().host_budget(),
+                                          prepared.setup.plan.total_bytes(offload::Tier::nvme),
+                                          step_count(prepared.setup, prepared.data),
+                                          prepared.setup.options.run, session.device().kind()});
   }
 }
 
