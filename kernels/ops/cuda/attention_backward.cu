@@ -77,7 +77,7 @@ __global__ void __launch_bounds__(Tiles<T, kDim>::kThreads)
   const typename Size::Tile v(memory, Size::kOther);
 
   const auto block = query_block<Size::kOwn>(call, operands.q, operands.k, operands.v);
-  const auto douts = operands.dout.head(call, block.row, block.head);
+  const auto douts = operands.dout.head(call, block.row(call), block.head);
   load_tile(q, Size::kOwn, block.queries, block.first_query, call.tokens, call.head_dim);
   load_tile(dout, Size::kOwn, douts, block.first_query, call.tokens, call.head_dim);
 
@@ -85,14 +85,14 @@ __global__ void __launch_bounds__(Tiles<T, kDim>::kThreads)
   const int warp_query = block.first_query + warp_row;
   QueryRow rows[2];
   float dots[2] = {};
-  make_row_dots(dots, operands.row_dots + block.statistics, douts,
-                operands.out.head(call, block.row, block.head), warp_query, call);
+  make_row_dots(dots, operands.row_dots + block.statistics(call), douts,
+                operands.out.head(call, block.row(call), block.head), warp_query, call);
   for (int r = 0; r < 2; ++r) {
     const int query = warp_query + SumFragment::row(2 * r);
     if (query >= call.tokens) {
       rows[r] = {0, 0, INT_MAX};
     } else {
-      rows[r] = {load(operands.log_sum_exp + block.statistics + query) * kLog2E, dots[r],
+      rows[r] = {load(operands.log_sum_exp + block.statistics(call) + query) * kLog2E, dots[r],
                  first_visible_key(call, block.sequence, query)};
     }
   }
@@ -129,8 +129,8 @@ __global__ void __launch_bounds__(Tiles<T, kDim>::kThreads)
   }
   sync_threads();  // against spills, as in the forward
   if (warp_query >= call.tokens) return;
-  store_sums(operands.dq.head(call, block.row, block.head), warp_query, call.tokens, call.head_dim,
-             dq, {call.scale, call.scale}, q, warp_row);
+  store_sums(operands.dq.head(call, block.row(call), block.head), warp_query, call.tokens,
+             call.head_dim, dq, {call.scale, call.scale}, q, warp_row);
 }
 
 // Which sums a block of keys makes: both, where they fit its registers.

@@ -142,10 +142,10 @@ __global__ void __launch_bounds__(Tiles<T, kDim>::kThreads)
   float factors[2];
   float log_sums[2];
   softmax.finish(factors, log_sums);
-  store_sums(operands.out.head(call, block.row, block.head), warp_query, call.tokens, call.head_dim,
-             out, factors, q, warp_row);
+  store_sums(operands.out.head(call, block.row(call), block.head), warp_query, call.tokens,
+             call.head_dim, out, factors, q, warp_row);
   if (operands.log_sum_exp == nullptr || lane_index() % 4 != 0) return;
-  float* const rows = operands.log_sum_exp + block.statistics;
+  float* const rows = operands.log_sum_exp + block.statistics(call);
   for (int r = 0; r < 2; ++r) {
     const int query = warp_query + SumFragment::row(2 * r);
     if (query < call.tokens) store(rows + query, log_sums[r]);

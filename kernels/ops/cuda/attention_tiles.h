@@ -55,11 +55,15 @@ struct QueryBlock {
   int first_query;
   std::int64_t sequence;
   std::int64_t head;
-  std::int64_t row;         // where the sequence begins, in rows of queries
-  std::int64_t statistics;  // where the head does, in (B, H, T)
   HeadRows<const T> queries;
   HeadRows<const T> keys;
   HeadRows<const T> values;
+
+  // Where its sequence begins among rows of queries, and its head in (B, H, T).
+  __device__ std::int64_t row(const AttentionCall& call) const { return sequence * call.tokens; }
+  __device__ std::int64_t statistics(const AttentionCall& call) const {
+    return (sequence * call.heads + head) * call.tokens;
+  }
 };
 template <int kQueries, typename T>
 __device__ inline QueryBlock<T> query_block(const AttentionCall& call, const HeadRows<const T>& q,
@@ -71,8 +75,6 @@ __device__ inline QueryBlock<T> query_block(const AttentionCall& call, const Hea
   return {.first_query = static_cast<int>(blocks_x() - 1 - block_x()) * kQueries,
           .sequence = sequence,
           .head = head,
-          .row = sequence * call.tokens,
-          .statistics = (sequence * call.heads + head) * call.tokens,
           .queries = q.head(call, sequence * call.tokens, head),
           .keys = k.head(call, sequence * call.keys, kv_head),
           .values = v.head(call, sequence * call.keys, kv_head)};
