@@ -148,6 +148,14 @@ std::int64_t update_bytes(const Plan& plan, std::int64_t elements) {
   return bytes;
 }
 
+std::int64_t device_update_bytes(const Plan& plan) {
+  std::int64_t elements = 0;
+  for (const UnitPlan& unit : plan.units) {
+    if (unit.updated_on_device) elements += unit.shard_elements;
+  }
+  return update_bytes(plan, elements);
+}
+
 std::array<PhaseTraffic, kPhases> count_traffic(const PlanInput& input, const Plan& plan) {
   return TrafficCounter(input, plan).run();
 }

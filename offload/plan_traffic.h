@@ -13,5 +13,7 @@ std::array<PhaseTraffic, kPhases> count_traffic(const PlanInput& input, const Pl
 
 // What an update of so many elements passes over: state read and written, gradients read.
 std::int64_t update_bytes(const Plan& plan, std::int64_t elements);
+// Of all updates that a GPU makes in a step.
+std::int64_t device_update_bytes(const Plan& plan);
 
 }  // namespace strata::offload

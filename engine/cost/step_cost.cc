@@ -5,6 +5,7 @@
 
 #include "models/decoder_block.h"
 #include "models/output_head.h"
+#include "offload/plan_traffic.h"
 
 namespace strata::engine {
 
@@ -27,6 +28,7 @@ class CostCounter {
   StepCost run(const ComputeCost& compute, double rows_share) {
     add_compute(compute, rows_share);
     for (const Phase phase : {Phase::forward, Phase::backward}) add_traffic(phase);
+    add_device_updates();
     add(Phase::backward, CoreWork::gradients, gradients_s());
     cost_.moved_s = moved_s();
     return cost_;
@@ -99,8 +101,16 @@ class CostCounter {
     add(phase, CoreWork::copies, over(2 * copied, rates_.memory_bytes_per_s));
   }
 
-  // Each contribution but the first is added to a sum in f32 (two reads, a write); the final one is
-  // rounded, where gradients are bf16, and read for the norm.
+  // A pass over the state and gradients of units that a GPU updates.
+  void add_device_updates() {
+    if (!rates_.gpu) return;
+    const bool deferred = setup_.plan.update == offload::UpdateTime::deferred;
+    phase(deferred ? Phase::forward : Phase::backward)[Resource::gpu] +=
+        over(offload::device_update_bytes(setup_.plan), rates_.gpu->memory_bytes_per_s);
+  }
+
+  // On the cores each contribution but the first is added to a sum in f32 (two reads, a write); the
+  // final one is rounded, where gradients are bf16, and read for the norm.
   double gradients_s() const {
     const std::int64_t final_bytes = bytes_of(setup_.plan.dtypes.gradients);
     const std::int64_t rounding_bytes =
@@ -108,7 +118,7 @@ class CostCounter {
     std::int64_t bytes = 0;
     for (std::size_t i = 0; i < setup_.plan.units.size(); ++i) {
       const offload::UnitPlan& unit = setup_.plan.units[i];
-      if (unit.frozen) continue;
+      if (unit.frozen || unit.updated_on_device) continue;
       const std::int64_t sums =
           setup_.plan_input.units[i].gradient_contributions * setup_.plan.passes - 1;
       bytes += unit.shard_elements * (12 * sums + rounding_bytes + final_bytes);

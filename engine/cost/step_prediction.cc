@@ -9,6 +9,7 @@
 #include "engine/cost/step_prediction_optimizer.h"
 #include "engine/cost/step_prediction_weights.h"
 #include "kernels/base/bytes.h"
+#include "offload/plan_traffic.h"
 
 namespace strata::engine {
 
@@ -44,6 +45,7 @@ class PredictedRun {
   void step() {
     machine_.wait(compute_, {main_.last});
     machine_.copy_to_device(compute_, batch_bytes(offload::Link::to_device));
+    if (deferred()) update_on_device();
     if (!deferred()) optimizer_.begin_step(main_);
     const int passes = simulated_passes();
     for (int pass = 0; pass < passes; ++pass) {
@@ -53,6 +55,7 @@ class PredictedRun {
       backward({0, pass == 0, pass + 1 == passes});
       if (pass + 1 < passes) end_of_phase_.push_back(machine_.now(compute_));
     }
+    if (!deferred()) update_on_device();
     machine_.copy_from_device(compute_, batch_bytes(offload::Link::from_device));
     machine_.wait(main_, {compute_.last});
     gradients_.finish();
@@ -88,6 +91,12 @@ class PredictedRun {
   bool deferred() const { return setup_.plan.update == UpdateTime::deferred; }
   double elements(int unit) const {
     return static_cast<double>(setup_.plan.units[static_cast<std::size_t>(unit)].elements);
+  }
+
+  // Of all units that a GPU updates, at once: whenever it does, it computes nothing then.
+  void update_on_device() {
+    machine_.update_on_device(compute_,
+                              static_cast<double>(offload::device_update_bytes(setup_.plan)));
   }
 
   double batch_bytes(offload::Link link) const {

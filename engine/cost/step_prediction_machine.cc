@@ -81,6 +81,10 @@ void PredictedMachine::update(Lane& lane, double bytes) {
   on_all_cores(lane, seconds_of(bytes, rates_.optimizer_bytes_per_s));
 }
 
+void PredictedMachine::update_on_device(Lane& lane, double bytes) {
+  if (rates_.gpu) compute(lane, seconds_of(bytes, rates_.gpu->memory_bytes_per_s));
+}
+
 void PredictedMachine::copy_in_host(Lane& lane, double bytes) {
   lane.last = fluid_.add_shared_task(server(Resource::cores),
                                      seconds_of(2 * bytes, rates_.memory_bytes_per_s),

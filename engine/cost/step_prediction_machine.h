@@ -36,6 +36,8 @@ class PredictedMachine {
   // Bytes that all workers read and write in sum, at the rate of memory or that of the optimizer.
   void pass_over(Lane& lane, double bytes);
   void update(Lane& lane, double bytes);
+  // By the GPU, at the rate of its memory.
+  void update_on_device(Lane& lane, double bytes);
   void copy_to_device(Lane& lane, double bytes);
   void copy_from_device(Lane& lane, double bytes);
   void copy_in_host(Lane& lane, double bytes);

@@ -12,6 +12,7 @@
 #include "engine/plan/run_setup.h"
 #include "kernels/base/bytes.h"
 #include "kernels/base/error.h"
+#include "offload/plan_traffic.h"
 
 namespace strata::engine {
 namespace {
@@ -127,6 +128,28 @@ TEST(StepPrediction, CopiesEachWaySlowEachOtherDown) {
       (bytes_of(setup, Link::to_device) + bytes_of(setup, Link::from_device)) / 1e9;
   EXPECT_GE(together.step_s, both_s - kRounding);
   EXPECT_NEAR(together.busy(Resource::to_device), both_s, kRounding);
+}
+
+TEST(StepPrediction, AGpuUpdatesWhatIsAllOnIt) {
+  for (const double clip : {0.0, 1.0}) {
+    Options options = gpt2();
+    options.place = "all=device";
+    options.clip_norm = clip;
+    options.on_nonfinite = "stop";
+    RunSetup setup = setup_of(options);
+    setup.plan_input.device_updates = true;
+    setup.plan = offload::make_plan(setup.plan_input).plan;
+    MachineRates rates = free_machine();
+    rates.memory_bytes_per_s = 1e3;  // the cores would take long
+    rates.gpu = GpuRates{.memory_bytes_per_s = 1e9};
+    std::int64_t elements = 0;
+    for (const offload::UnitPlan& unit : setup.plan.units) elements += unit.shard_elements;
+    const double updates_s = static_cast<double>(offload::update_bytes(setup.plan, elements)) / 1e9;
+    EXPECT_NEAR(step_cost(setup, rates, {}).bound_s(), updates_s, kRounding);
+    EXPECT_NEAR(predict_step(setup, rates, {}).step_s, updates_s, kRounding);
+    EXPECT_NEAR(predict_step(setup, rates, some_compute()).step_s,
+                updates_s + seconds_of(some_compute(), 4), kRounding);
+  }
 }
 
 // Of 100 cores, of which one that copies has a tenth of the memory's rate.
