@@ -51,12 +51,14 @@ class Script(unittest.TestCase):
         self.program("nvidia-smi", SMI)
         done = self.run_script("--dry-run", "--build", str(self.folder / "build"))
         self.assertIn("-DSTRATA_CUDA_ARCHITECTURES=86", done.stdout)
-        for step in ["gpu_ops_test", "gpu_measure overlap", "--place all=nvme"]:
+        for step in ["gpu_ops_test", "gpu_optimizer_test", "gpu_measure overlap",
+                     "--place all=nvme"]:
             self.assertIn(step, done.stdout)
         self.assertEqual([path.name for path in self.folder.iterdir()], ["nvidia-smi"])
 
     def test_a_run_goes_on_after_a_failure_and_writes_what_it_found(self):
-        for name in ["nvcc", "cmake", "compute-sanitizer", "build/gpu_device_test"]:
+        for name in ["nvcc", "cmake", "compute-sanitizer", "build/gpu_device_test",
+                     "build/gpu_optimizer_test"]:
             self.program(name)
         self.program("nvidia-smi", SMI)
         self.program("build/gpu_ops_test", "echo '[  FAILED  ] Linear'; exit 1")

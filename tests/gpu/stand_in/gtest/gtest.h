@@ -147,6 +147,9 @@ bool is_near(A a, B b, double tolerance) {
 #define TEST(suite, name)                     \
   STAND_IN_TEST(suite, name, ::testing::Test, \
                 ::testing::add(#suite "." #name, ::testing::run<STAND_IN_CLASS(suite, name)>))
+#define TEST_F(suite, name)         \
+  STAND_IN_TEST(suite, name, suite, \
+                ::testing::add(#suite "." #name, ::testing::run<STAND_IN_CLASS(suite, name)>))
 #define TEST_P(suite, name)         \
   STAND_IN_TEST(suite, name, suite, \
                 ::testing::add_to<suite>(#name, ::testing::run<STAND_IN_CLASS(suite, name)>))
