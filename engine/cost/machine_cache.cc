@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <sys/vfs.h>
 
+#include <algorithm>
+#include <bit>
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
@@ -20,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kVersion = 3;
+constexpr int kVersion = 4;
 constexpr const char* kCores = "cores";
 constexpr const char* kArithmetic = "arithmetic";
 constexpr const char* kGpu = "gpu";
@@ -55,10 +57,19 @@ nlohmann::json json_of(const MachineIdentity& identity) {
           {"driver", identity.driver}};
 }
 
-// Of what the network and the sharing of memory depend on.
-std::string ranks_key(const RunSetup& setup) {
-  return fmt::format("{} of {} ranks on {} hosts", setup.topology.local_world_size,
-                     setup.topology.world_size, setup.topology.hosts);
+// What the cores' rates depend on: who shares memory and network, how state is stored, and how
+// much of it is passed over at once, to a power of two, which a cache may hold.
+std::string cores_key(const RunSetup& setup) {
+  const offload::StateDtypes& dtypes = setup.plan.dtypes;
+  std::int64_t elements = 1;
+  for (const offload::UnitPlan& unit : setup.plan.units) {
+    elements = std::max(elements, unit.shard_elements);
+  }
+  return fmt::format("{} of {} ranks on {} hosts, {} weights, {} moments {}, {} gradients, 2^{}",
+                     setup.topology.local_world_size, setup.topology.world_size,
+                     setup.topology.hosts, name_of(dtypes.weights), dtypes.moment_count,
+                     setup.options.moments, name_of(dtypes.gradients),
+                     std::bit_width(static_cast<std::uint64_t>(elements)));
 }
 
 std::string arithmetic_key(const RunSetup& setup) {
@@ -161,7 +172,7 @@ const nlohmann::json* MachineCache::find(const char* table, const std::string& k
 
 std::optional<MachineRates> MachineCache::find_rates(
     const RunSetup& setup, std::span<const std::string> directories) const {
-  const nlohmann::json* const cores = find(kCores, ranks_key(setup));
+  const nlohmann::json* const cores = find(kCores, cores_key(setup));
   const nlohmann::json* const arithmetic = find(kArithmetic, arithmetic_key(setup));
   const nlohmann::json* const drives = find(kDrives, drives_key(setup, directories));
   const nlohmann::json* const gpu = find(kGpu, arithmetic_key(setup));
@@ -189,7 +200,7 @@ void MachineCache::store_rates(const RunSetup& setup, std::span<const std::strin
                                const MachineRates& rates) {
   if (rates.memory_bytes_per_s > 0 && rates.optimizer_bytes_per_s > 0 &&
       rates.checksum_bytes_per_s > 0) {
-    tables_[kCores][ranks_key(setup)] = {rates.memory_bytes_per_s, rates.core_memory_bytes_per_s,
+    tables_[kCores][cores_key(setup)] = {rates.memory_bytes_per_s, rates.core_memory_bytes_per_s,
                                          rates.optimizer_bytes_per_s, rates.checksum_bytes_per_s,
                                          rates.network.bytes_per_s};
   }

@@ -79,13 +79,16 @@ TEST_F(MachineCacheTest, GivesBackWhatWasStoredToALaterProcess) {
   EXPECT_EQ(found->nvme.core_s_per_byte, rates.nvme.core_s_per_byte);
 }
 
-TEST_F(MachineCacheTest, RatesAreOfTheirShapesAndTheirDrives) {
+TEST_F(MachineCacheTest, RatesAreOfTheirShapesFormatsAndDrives) {
   MachineCache cache = open();
   EXPECT_FALSE(cache.find_rates(setup_, directories_).has_value());
   cache.store_rates(setup_, directories_, rates_for(setup_));
   EXPECT_TRUE(cache.find_rates(setup_, directories_).has_value());
   EXPECT_FALSE(cache.find_rates(setup_of(1), directories_).has_value());
   EXPECT_FALSE(cache.find_rates(setup_of(2, "hidden=128"), directories_).has_value());
+  RunSetup rounded = setup_;
+  rounded.options.moments = "int8";
+  EXPECT_FALSE(cache.find_rates(rounded, directories_).has_value());
   const std::vector<std::string> other_file_system = {"/proc"};
   EXPECT_FALSE(cache.find_rates(setup_, other_file_system).has_value());
   const std::vector<std::string> missing = {folder_.path() + "/missing"};
