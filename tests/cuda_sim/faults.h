@@ -3,8 +3,8 @@
 // In a program that loads the simulated backend, the environment plants one, and tells where they
 // could be:
 //   STRATA_SIM_FAULT=FUNCTION:NTH:ERROR   fail_call(FUNCTION, NTH, ERROR)
-//   STRATA_SIM_CALLS=FILE                 at exit, a line of each function and how often it was
-//   called
+//   STRATA_SIM_CALLS=FILE                 at exit, a line of each function and its calls
+//   STRATA_SIM_FROM=FILE                  calls count for both once this file is there
 #pragma once
 
 #include <cuda_runtime_api.h>

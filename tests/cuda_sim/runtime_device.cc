@@ -9,6 +9,7 @@
 #include "cuda_sim/block.h"
 #include "cuda_sim/device.h"
 #include "cuda_sim/memory.h"
+#include "cuda_sim/stream.h"
 
 using namespace strata::cuda_sim;
 
@@ -35,6 +36,13 @@ cudaError_t cudaSetDevice(int device) {
 
 cudaError_t cudaSetDeviceFlags(unsigned int) {
   return api_call("cudaSetDeviceFlags", [] { return cudaSuccess; });
+}
+
+cudaError_t cudaDeviceSynchronize() {
+  return release_call("cudaDeviceSynchronize", [] {
+    wait_for_all_streams();
+    return device_error();
+  });
 }
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {

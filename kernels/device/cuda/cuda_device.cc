@@ -82,7 +82,12 @@ std::byte* CudaDevice::arena_allocate(std::int64_t bytes) {
   return cuda::place_piece(arena_, free_.take(bytes), bytes);
 }
 
+// A run that fails gives memory back in any order: what the GPU still does with it ends first.
 void CudaDevice::arena_free(std::byte* data, std::int64_t bytes) noexcept {
+  if (failure_.failed()) {
+    cuda::ignore(cudaSetDevice(options_.gpu.index));
+    cuda::ignore(cudaDeviceSynchronize());
+  }
   free_.give_back(cuda::take_back_piece(arena_, data, bytes), bytes);
 }
 

@@ -12,6 +12,7 @@ class Registration {
   Registration(int gpu, void* data) : gpu_(gpu), data_(data) {}
   ~Registration() {
     ignore(cudaSetDevice(gpu_));
+    ignore(cudaDeviceSynchronize());  // copies that a run which failed has left
     ignore(cudaHostUnregister(data_));
   }
   Registration(const Registration&) = delete;
