@@ -62,7 +62,7 @@ void product_in_scratch(cudaStream_t stream, int* x) {
   const Matrix factor = Matrix::dense(values.data(), Dtype::f32, 16, 16);
   Matmul(scratch_in(x))
       .multiply(stream, Matrix::dense(result.data(), Dtype::f32, 16, 16), {factor}, {factor},
-                Into::overwrite, nullptr);
+                Into::overwrite, {});
   EXPECT_CUDA(cudaStreamSynchronize(stream));
 }
 
