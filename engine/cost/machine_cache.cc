@@ -86,11 +86,11 @@ std::string arithmetic_key(const RunSetup& setup) {
 std::string compute_key(const RunSetup& setup, const MachineRates& rates) {
   const models::ModelConfig& model = setup.model;
   std::string key = fmt::format(
-      "{} {} heads {} kv {} dim {} window {} vocabulary {} recompute {} overwritten {} attention "
-      "{} ",
+      "{} {} heads {} kv {} dim {} window {} vocabulary {} recompute {} pack {} overwritten {} "
+      "attention {} ",
       arithmetic_key(setup), name_of(model.family), model.heads, model.kv_heads, model.head_dim,
-      model.window, model.vocabulary, setup.shape.recompute, overwritten_share(setup),
-      name_of(rates.default_arithmetic));
+      model.window, model.vocabulary, setup.shape.recompute, setup.options.pack,
+      overwritten_share(setup), name_of(rates.default_arithmetic));
   for (const ops::MatmulChoice& choice : rates.matmuls) {
     key += choice.arithmetic == Dtype::bf16 ? 'b' : 'f';
   }

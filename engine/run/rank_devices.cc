@@ -8,6 +8,7 @@
 
 #include "engine/options/option_check.h"
 #include "kernels/base/error.h"
+#include "kernels/ops/cuda_ops.h"
 #include "offload/comm/nccl.h"
 
 namespace strata::engine {
@@ -82,6 +83,10 @@ int run_on_devices(const Options& options, const Ranks& joined,
   require_same(joined.comm, shared_options(options));
   RankDevice device;
   if (options.machine.empty()) device = open_device(options, joined.comm);
+  if (device.gpu) {
+    require_same(joined.comm, {{"library for products and attention",
+                                ops::cuda_matmul_library(device.gpu->backend)}});
+  }
   std::unique_ptr<comm::Communicator> between_gpus;
   if (device.gpu && joined.comm.world_size() > 1) {
     auto& [backend, gpu] = *device.gpu;

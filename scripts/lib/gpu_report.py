@@ -35,7 +35,8 @@ class Report:
 
     def add_training(self, case, log):
         """Of a run that was ended too, what it had logged."""
-        records = [json.loads(line) for line in open(log)][WARM_UP:] if log.exists() else []
+        lines = log.read_text().split("\n")[:-1] if log.exists() else []  # whole ones
+        records = [json.loads(line) for line in lines][WARM_UP:]
         if not records:
             return
         bounds = [r["bound_s"] for r in records if r.get("bound_s")]
