@@ -74,7 +74,7 @@ class Planner {
     plan_.update = input_.update;
     plan_.durability = input_.durability;
     plan_.stays_on_device = homes_ == Homes::device;
-    plan_.device_updates = input_.device_updates && homes_ != Homes::host;
+    plan_.device_updates = input_.device_updates && plan_.trains() && homes_ != Homes::host;
     plan_.passes = input_.passes;
     plan_.prefetch = input_.prefetch;
     plan_.block_elements = input_.block_elements;

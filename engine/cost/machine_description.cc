@@ -7,6 +7,7 @@
 #include "io/plain_file.h"
 #include "kernels/base/bytes.h"
 #include "kernels/base/error.h"
+#include "offload/comm/nccl.h"
 
 namespace strata::engine {
 
@@ -188,8 +189,11 @@ comm::Topology topology_of(const MachineDescription& machine) {
   return topology;
 }
 
-comm::Communicator::StagingBytes comm_staging_of(const MachineDescription& machine) {
-  return {.device = 2 * (machine.ranks() - 1) * comm::MpiOptions().piece_bytes, .host = 0};
+comm::Communicator::StagingBytes comm_staging_of(const MachineDescription& machine,
+                                                 const std::string& device) {
+  const std::int64_t of_a_peer = device == "cuda" ? comm::NcclOptions().piece_bytes
+                                                  : 2 * comm::MpiOptions().piece_bytes;
+  return {.device = (machine.ranks() - 1) * of_a_peer, .host = 0};
 }
 
 Options options_for(const MachineDescription& machine, const Options& options) {

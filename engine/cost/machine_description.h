@@ -81,7 +81,8 @@ MachineDescription parse_machine_description(std::string_view text);
 
 // Of rank 0, and what its collectives take.
 comm::Topology topology_of(const MachineDescription& machine);
-comm::Communicator::StagingBytes comm_staging_of(const MachineDescription& machine);
+comm::Communicator::StagingBytes comm_staging_of(const MachineDescription& machine,
+                                                 const std::string& device);  // "cuda", "cpu"
 
 // What `options` mean on that machine, but for budgets that are not given: the device is its GPU or
 // its cores, threads are its cores. Throws ConfigError for options that contradict it.

@@ -208,7 +208,7 @@ offload::PlanInput plan_input(const RunSetup& setup,
   input.world_size = setup.topology.world_size;
   input.dtypes = state_dtypes(options, setup.shape.purpose);
   input.update = update_time(options);
-  input.device_updates = device_name(setup) == "cuda" && setup.shape.purpose == Purpose::training;
+  input.device_updates = device_name(setup) == "cuda";
   input.durability = durability(options, setup.shape.purpose);
   input.passes = setup.batch.passes();
   input.block_elements = setup.block_elements;

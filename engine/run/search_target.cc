@@ -46,7 +46,7 @@ std::int64_t free_storage_bytes(const Options& options, int ranks) {
 SearchPlace place_of(const MachineDescription& machine, const Options& described) {
   SearchPlace place;
   place.topology = topology_of(machine);
-  place.comm_staging = comm_staging_of(machine);
+  place.comm_staging = comm_staging_of(machine, described.device);
   place.memory_bytes = machine.host.usable_bytes() / machine.ranks_per_host;
   if (described.device == "cuda") place.device_bytes = machine.gpu.usable_bytes();
   place.storage_bytes = machine.drive.count * machine.drive.capacity_bytes / machine.ranks_per_host;
