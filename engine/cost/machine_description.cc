@@ -191,8 +191,8 @@ comm::Topology topology_of(const MachineDescription& machine) {
 
 comm::Communicator::StagingBytes comm_staging_of(const MachineDescription& machine,
                                                  const std::string& device) {
-  const std::int64_t of_a_peer = device == "cuda" ? comm::NcclOptions().piece_bytes
-                                                  : 2 * comm::MpiOptions().piece_bytes;
+  const std::int64_t of_a_peer =
+      device == "cuda" ? comm::NcclOptions().piece_bytes : 2 * comm::MpiOptions().piece_bytes;
   return {.device = (machine.ranks() - 1) * of_a_peer, .host = 0};
 }
 
