@@ -62,7 +62,7 @@ GpuClock& CudaDevice::clock() {
 PinnedBuffer CudaDevice::allocate_pinned(std::string tag, std::int64_t bytes) {
   AlignedBuffer memory(host_budget(), tag, bytes);
   make_current();
-  auto registration = cuda::register_pinned(options_.gpu.index, tag, memory);
+  auto registration = cuda::register_pinned(options_.gpu.index, tag, memory, failure_);
   return make_pinned(std::move(memory), std::move(registration));
 }
 

@@ -9,10 +9,11 @@ namespace {
 
 class Registration {
  public:
-  Registration(int gpu, void* data) : gpu_(gpu), data_(data) {}
+  Registration(int gpu, void* data, const FailureLatch& failure)
+      : gpu_(gpu), data_(data), failure_(failure) {}
   ~Registration() {
     ignore(cudaSetDevice(gpu_));
-    ignore(cudaDeviceSynchronize());  // copies that a run which failed has left
+    if (failure_.failed()) ignore(cudaDeviceSynchronize());  // for copies that the run has left
     ignore(cudaHostUnregister(data_));
   }
   Registration(const Registration&) = delete;
@@ -21,15 +22,17 @@ class Registration {
  private:
   int gpu_;
   void* data_;
+  const FailureLatch& failure_;
 };
 
 }  // namespace
 
-std::shared_ptr<void> register_pinned(int gpu, std::string_view tag, const AlignedBuffer& memory) {
+std::shared_ptr<void> register_pinned(int gpu, std::string_view tag, const AlignedBuffer& memory,
+                                      const FailureLatch& failure) {
   if (memory.bytes() == 0) return nullptr;
   const cudaError_t result = cudaHostRegister(
       memory.data(), static_cast<std::size_t>(memory.bytes()), cudaHostRegisterDefault);
-  if (result == cudaSuccess) return std::make_shared<Registration>(gpu, memory.data());
+  if (result == cudaSuccess) return std::make_shared<Registration>(gpu, memory.data(), failure);
   (void)cudaGetLastError();
   throw_error<CudaError>(
       "host pinned memory: {} of {} ({} bytes) cannot be registered with CUDA: {} ({}); lower "
