@@ -9,8 +9,6 @@
 namespace strata::optim {
 namespace {
 
-constexpr std::size_t kSquareSumElementsMax = 4096;
-
 const GradientFunctions& functions(Isa isa) {
   return select(isa, scalar::kGradientFunctions, avx2::kGradientFunctions,
                 avx512::kGradientFunctions);
@@ -18,7 +16,7 @@ const GradientFunctions& functions(Isa isa) {
 
 std::int64_t elements_of(auto span) { return static_cast<std::int64_t>(span.size()); }
 
-// 4096 squares of finite f32 are far from overflowing an f64: only an infinity or a NaN makes the
+// So few squares of finite f32 are far from overflowing an f64: only an infinity or a NaN makes the
 // sum one.
 double checked_sum(double sum, bool* finite) {
   if (!std::isfinite(sum)) *finite = false;
@@ -28,12 +26,12 @@ double checked_sum(double sum, bool* finite) {
 }  // namespace
 
 double gradient_square_sum(std::span<const float> gradient, Isa isa, bool* finite) {
-  STRATA_CHECK(gradient.size() <= kSquareSumElementsMax);
+  STRATA_CHECK(elements_of(gradient) <= kSquareSumElements);
   return checked_sum(functions(isa).square_sum_f32(gradient.data(), elements_of(gradient)), finite);
 }
 
 double gradient_square_sum(std::span<const bf16> gradient, Isa isa, bool* finite) {
-  STRATA_CHECK(gradient.size() <= kSquareSumElementsMax);
+  STRATA_CHECK(elements_of(gradient) <= kSquareSumElements);
   return checked_sum(functions(isa).square_sum_bf16(gradient.data(), elements_of(gradient)),
                      finite);
 }

@@ -5,6 +5,7 @@
 // machine runs. Pointers need the alignment of their element type only.
 #pragma once
 
+#include <cstdint>
 #include <span>
 
 #include "kernels/base/dtype.h"
@@ -12,8 +13,10 @@
 
 namespace strata::optim {
 
-// Sum of squares of one block of at most 4096 elements, in f64, in a fixed tree; sets *finite to
-// false when any element is not finite. (bf16: of the stored values.)
+inline constexpr std::int64_t kSquareSumElements = 4096;  // of one sum, at most
+
+// Sum of squares of one block of at most kSquareSumElements, in f64, in a fixed tree; sets *finite
+// to false when any element is not finite. (bf16: of the stored values.)
 double gradient_square_sum(std::span<const float> gradient, Isa isa, bool* finite);
 double gradient_square_sum(std::span<const bf16> gradient, Isa isa, bool* finite);
 

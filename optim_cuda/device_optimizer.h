@@ -12,12 +12,11 @@
 
 #include "kernels/device/cuda_backend.h"
 #include "kernels/device/device.h"
+#include "optim_cpu/gradient.h"
 #include "optim_cpu/optimizer.h"
 #include "optim_cuda/update_call.h"
 
 namespace strata::optim {
-
-inline constexpr std::int64_t kSquareSumElements = 4096;  // of one sum
 
 class DeviceOptimizer {
  public:

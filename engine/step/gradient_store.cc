@@ -19,6 +19,7 @@ using offload::UpdateTime;
 namespace {
 
 using offload::kNormBlockElements;
+static_assert(kNormBlockElements == optim::kSquareSumElements);
 
 constexpr std::int64_t kTileElements = 16 * kNormBlockElements;
 

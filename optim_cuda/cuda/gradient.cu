@@ -1,6 +1,7 @@
 #include "optim_cuda/cuda/gradient.h"
 
 #include "kernels/ops/cuda/pieces.h"
+#include "optim_cpu/gradient.h"
 
 namespace strata::optim::cuda {
 namespace {
@@ -33,7 +34,6 @@ __global__ void round_pieces(PieceGrid grid, T* destination, const float* source
 
 constexpr int kLanes = 16;  // sums that are added up in f64, pairwise at the end
 constexpr int kSumThreads = 256;
-constexpr std::int64_t kBlockElements = 4096;
 
 // Each block has kLanes threads, which read consecutive elements: the order of optim_cpu's sums. A
 // square of an f32 is exact in f64. Floor: one read of T per element, over the bandwidth.
@@ -41,9 +41,9 @@ template <typename T>
 __global__ void square_sums(double* sums, const T* gradient, std::int64_t first,
                             std::int64_t last) {
   const std::int64_t thread = block_x() * kSumThreads + thread_index();
-  const std::int64_t block = first / kBlockElements + thread / kLanes;
-  const std::int64_t begin = std::max(first, block * kBlockElements);
-  const std::int64_t end = std::min(last, (block + 1) * kBlockElements);
+  const std::int64_t block = first / kSquareSumElements + thread / kLanes;
+  const std::int64_t begin = std::max(first, block * kSquareSumElements);
+  const std::int64_t end = std::min(last, (block + 1) * kSquareSumElements);
   double sum = 0;
 #pragma unroll 8
   for (std::int64_t i = begin + thread % kLanes; i < end; i += kLanes) {
@@ -76,7 +76,7 @@ template void round_to_bf16(cudaStream_t, float*, const float*, std::int64_t);
 void add_square_sums(cudaStream_t stream, double* sums, const void* gradient, Dtype dtype,
                      std::int64_t first, std::int64_t last) {
   if (first >= last) return;
-  const std::int64_t blocks = ceil_div(last, kBlockElements) - first / kBlockElements;
+  const std::int64_t blocks = ceil_div(last, kSquareSumElements) - first / kSquareSumElements;
   const LaunchSize size{.blocks_x = ceil_div(blocks * kLanes, kSumThreads), .threads = kSumThreads};
   with_type(dtype, [&]<typename T>() {
     check(launch(stream, size, square_sums<T>, sums, static_cast<const T*>(gradient), first, last),

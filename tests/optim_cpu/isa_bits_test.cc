@@ -91,27 +91,13 @@ TEST(IsaBits, RandomSplits) {
 }
 
 TEST(IsaBits, SubnormalAndHugeNumbers) {
-  constexpr std::int64_t kElements = 4096;
-  std::mt19937 random(13);
-  Arrays start(kElements, random);
-  std::vector<float> m = random_floats(kElements, 18, random);
-  std::vector<float> v = random_floats(kElements, 37, random);
-  for (float& x : v) x = std::min(std::abs(x), 3e38f);
-  for (std::size_t i = 0; i < kElements; i += 3) v[i] = m[i] = 0;
-  start.moment1 = MomentArrays(m);
-  start.moment2 = MomentArrays(v);
-  // Blocks of int8 of every size of numbers, down to subnormal ones and zeros.
-  for (std::size_t block = 0; block < start.moment1.scales.size(); ++block) {
-    const float size = block == 0 ? 0.0f : std::pow(10.0f, 5 * static_cast<float>(block) - 45);
-    start.moment1.scales[block] = start.moment2.scales[block] = size;
-  }
-  start.set_gradient(random_floats(kElements, 18, random));
+  const Arrays start = subnormal_and_huge();
   for_each_form([&](const Form& form) {
     Arrays expected = start;
-    (void)update(settings_of(form), kGroup, expected.state(form, 0, kElements), Isa::scalar);
+    (void)update(settings_of(form), kGroup, expected.state(form, 0, start.elements()), Isa::scalar);
     for (const Isa isa : supported_isas()) {
       Arrays actual = start;
-      (void)update(settings_of(form), kGroup, actual.state(form, 0, kElements), isa);
+      (void)update(settings_of(form), kGroup, actual.state(form, 0, start.elements()), isa);
       EXPECT_EQ(actual, expected) << form.text() << ' ' << name_of(isa);
     }
   });

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <random>
@@ -150,6 +151,25 @@ struct Arrays {
   std::vector<float> gradient;
   std::vector<bf16> gradient_bf16;
 };
+
+inline Arrays subnormal_and_huge() {
+  constexpr std::int64_t kElements = 4096;
+  std::mt19937 random(13);
+  Arrays start(kElements, random);
+  std::vector<float> m = random_floats(kElements, 18, random);
+  std::vector<float> v = random_floats(kElements, 37, random);
+  for (float& x : v) x = std::min(std::abs(x), 3e38f);
+  for (std::size_t i = 0; i < kElements; i += 3) v[i] = m[i] = 0;
+  start.moment1 = MomentArrays(m);
+  start.moment2 = MomentArrays(v);
+  // Blocks of int8 of every size of numbers, down to subnormal ones and zeros.
+  for (std::size_t block = 0; block < start.moment1.scales.size(); ++block) {
+    const float size = block == 0 ? 0.0f : std::pow(10.0f, 5 * static_cast<float>(block) - 45);
+    start.moment1.scales[block] = start.moment2.scales[block] = size;
+  }
+  start.set_gradient(random_floats(kElements, 18, random));
+  return start;
+}
 
 // One segment, all of the state.
 struct Group {

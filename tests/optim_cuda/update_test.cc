@@ -85,21 +85,8 @@ TEST_F(DeviceUpdate, AcrossElementsOfTwoKeys) {
 }
 
 TEST_F(DeviceUpdate, OfSubnormalAndHugeNumbers) {
-  constexpr std::int64_t kElements = 4096;
-  std::mt19937 random(13);
-  Arrays start(kElements, random);
-  std::vector<float> m = random_floats(kElements, 18, random);
-  std::vector<float> v = random_floats(kElements, 37, random);
-  for (float& x : v) x = std::min(std::abs(x), 3e38f);
-  for (std::size_t i = 0; i < kElements; i += 3) v[i] = m[i] = 0;
-  start.moment1 = MomentArrays(m);
-  start.moment2 = MomentArrays(v);
-  for (std::size_t block = 0; block < start.moment1.scales.size(); ++block) {
-    const float size = block == 0 ? 0.0f : std::pow(10.0f, 5 * static_cast<float>(block) - 45);
-    start.moment1.scales[block] = start.moment2.scales[block] = size;
-  }
-  start.set_gradient(random_floats(kElements, 18, random));
-  const Segment all{kElements, 1e-3f, 0.1f, false};
+  const Arrays start = subnormal_and_huge();
+  const Segment all{start.elements(), 1e-3f, 0.1f, false};
   for_each_form([&](const Form& form) { expect_the_cpus(form, start, std::span(&all, 1), 0); });
 }
 
