@@ -32,8 +32,8 @@ UnitRange block_range(const Sharding& sharding, int rank, std::int64_t block) {
   return intersection({first, first + sharding.elements_in(block)}, {0, sharding.elements});
 }
 
-std::vector<ShardBlock> blocks_with(const Sharding& sharding, UnitRange range) {
-  std::vector<ShardBlock> blocks;
+std::vector<SourceBlock> blocks_with(const Sharding& sharding, UnitRange range) {
+  std::vector<SourceBlock> blocks;
   if (range.empty()) return blocks;
   for (auto shard = static_cast<int>(range.first / sharding.shard_elements);
        !intersection(shard_range(sharding, shard), range).empty(); ++shard) {
@@ -69,7 +69,7 @@ void ShardComposer::put_block() {
   std::ranges::fill(memory_, std::byte{0});
 }
 
-void ShardComposer::add(ShardBlock block, std::span<const std::byte> bytes) {
+void ShardComposer::add(SourceBlock block, std::span<const std::byte> bytes) {
   const std::int64_t elements = from_.elements_in(block.block);
   STRATA_CHECK(std::ssize(bytes) == bytes_of(elements), "{} bytes of {} elements", bytes.size(),
                elements);

@@ -42,14 +42,14 @@ UnitRange intersection(UnitRange a, UnitRange b);
 UnitRange shard_range(const Sharding& sharding, int rank);
 UnitRange block_range(const Sharding& sharding, int rank, std::int64_t block);
 
-struct ShardBlock {
+struct SourceBlock {
   int shard = 0;  // the rank that held it
   std::int64_t block = 0;
-  friend bool operator==(const ShardBlock&, const ShardBlock&) = default;
+  friend bool operator==(const SourceBlock&, const SourceBlock&) = default;
 };
 
 // All blocks of `sharding` that hold elements of `range`, in order of elements.
-std::vector<ShardBlock> blocks_with(const Sharding& sharding, UnitRange range);
+std::vector<SourceBlock> blocks_with(const Sharding& sharding, UnitRange range);
 
 // Composes one rank's shard of `to`, block by block, from blocks of `from`.
 //
@@ -65,7 +65,7 @@ class ShardComposer {
   ShardComposer(offload::StateKind kind, const offload::StateDtypes& dtypes, const Sharding& from,
                 const Sharding& to, int rank, std::span<std::byte> memory, Put put);
 
-  void add(ShardBlock block, std::span<const std::byte> bytes);
+  void add(SourceBlock block, std::span<const std::byte> bytes);
   // After all of them, or none.
   void finish();
 

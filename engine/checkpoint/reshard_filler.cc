@@ -68,12 +68,12 @@ class Reshard {
   Sharding old_sharding(int unit) const;
   Sharding new_sharding(int unit) const;
   UnitRange range_of_rank(int unit, int rank) const;
-  bool is_served(int unit, const ShardBlock& block) const;
-  StoredBlock stored(int unit, StateKind kind, const ShardBlock& block) const;
+  bool is_served(int unit, const SourceBlock& block) const;
+  StoredBlock stored(int unit, StateKind kind, const SourceBlock& block) const;
   void compose(int unit, StateKind kind);
   void add_reached(ShardComposer& composer, int unit, StateKind kind,
-                   const std::vector<ShardBlock>& blocks);
-  std::span<const std::byte> exchange(int unit, StateKind kind, const ShardBlock& block);
+                   const std::vector<SourceBlock>& blocks);
+  std::span<const std::byte> exchange(int unit, StateKind kind, const SourceBlock& block);
 
   const OpenedShard& shard(int number) const {
     const auto kept = source_.kept().find(number);
@@ -128,7 +128,7 @@ void Reshard::open_needed() {
 }
 
 // Whether some rank needs it and does not reach it.
-bool Reshard::is_served(int unit, const ShardBlock& block) const {
+bool Reshard::is_served(int unit, const SourceBlock& block) const {
   const UnitRange held = block_range(old_sharding(unit), block.shard, block.block);
   for (int rank = 0; rank < source_.comm().world_size(); ++rank) {
     if (source_.reaches(rank, block.shard)) continue;
@@ -137,7 +137,7 @@ bool Reshard::is_served(int unit, const ShardBlock& block) const {
   return false;
 }
 
-StoredBlock Reshard::stored(int unit, StateKind kind, const ShardBlock& block) const {
+StoredBlock Reshard::stored(int unit, StateKind kind, const SourceBlock& block) const {
   const OpenedShard& opened = shard(block.shard);
   const store::FoundCommit& commit = opened.commit(source_.choice().sequence.value());
   return {&opened.reader, &commit.table, unit, kind, block.block};
@@ -161,8 +161,8 @@ void Reshard::compose(int unit, StateKind kind) {
                          });
   const auto& stored = source_.manifest().units[static_cast<std::size_t>(unit)];
   if (stored.extents[static_cast<std::size_t>(kind)]) {
-    std::vector<ShardBlock> reached;
-    for (const ShardBlock& block : blocks_with(from, {0, from.elements})) {
+    std::vector<SourceBlock> reached;
+    for (const SourceBlock& block : blocks_with(from, {0, from.elements})) {
       const bool needed = !intersection(block_range(from, block.shard, block.block), mine).empty();
       if (!is_served(unit, block)) {
         if (needed) reached.push_back(block);
@@ -179,10 +179,10 @@ void Reshard::compose(int unit, StateKind kind) {
 }
 
 void Reshard::add_reached(ShardComposer& composer, int unit, StateKind kind,
-                          const std::vector<ShardBlock>& blocks) {
+                          const std::vector<SourceBlock>& blocks) {
   attempt([&] {
     std::vector<StoredBlock> reads;
-    for (const ShardBlock& block : blocks) reads.push_back(stored(unit, kind, block));
+    for (const SourceBlock& block : blocks) reads.push_back(stored(unit, kind, block));
     verified_.read(reads, [&](std::size_t index, std::span<const std::byte> bytes) {
       composer.add(blocks[index], bytes);
     });
@@ -190,7 +190,7 @@ void Reshard::add_reached(ShardComposer& composer, int unit, StateKind kind,
 }
 
 // A keeper that fails sends what it has: no rank goes on from it, for all settle after the unit.
-std::span<const std::byte> Reshard::exchange(int unit, StateKind kind, const ShardBlock& block) {
+std::span<const std::byte> Reshard::exchange(int unit, StateKind kind, const SourceBlock& block) {
   const std::int64_t elements = old_sharding(unit).elements_in(block.block);
   const auto bytes = static_cast<std::size_t>(
       offload::state_bytes(kind, source_.manifest().dtypes, elements, elements));

@@ -55,7 +55,7 @@ TEST_P(Reshard, EveryElementComesToItsPlace) {
                                  EXPECT_TRUE(std::ranges::equal(bytes, expected))
                                      << "rank " << rank << ", block " << block;
                                });
-        for (const ShardBlock& block : blocks_with(from, shard_range(to, rank))) {
+        for (const SourceBlock& block : blocks_with(from, shard_range(to, rank))) {
           composer.add(block, block_of(from, block.shard, block.block, pattern, Padding::garbage));
         }
         composer.finish();
@@ -74,9 +74,9 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(Reshard, OnlyBlocksThatOverlapAreAskedFor) {
   const Sharding four = sharding(4 * 16384, 4);  // two blocks a shard
   const Sharding two = sharding(4 * 16384, 2);
-  const std::vector<ShardBlock> expected = {{2, 0}, {2, 1}, {3, 0}, {3, 1}};
+  const std::vector<SourceBlock> expected = {{2, 0}, {2, 1}, {3, 0}, {3, 1}};
   EXPECT_EQ(blocks_with(four, shard_range(two, 1)), expected);
-  EXPECT_EQ(blocks_with(two, shard_range(four, 1)), (std::vector<ShardBlock>{{0, 2}, {0, 3}}));
+  EXPECT_EQ(blocks_with(two, shard_range(four, 1)), (std::vector<SourceBlock>{{0, 2}, {0, 3}}));
   // A rank that has nothing but padding.
   EXPECT_TRUE(blocks_with(four, shard_range(sharding(100, 3), 2)).empty());
 }
