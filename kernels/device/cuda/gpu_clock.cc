@@ -10,14 +10,16 @@ namespace {
 
 using cuda::check;
 
+// A base is as exact as the two looks at the clock around it are close.
+constexpr std::int64_t kCloseNs = 50'000;
+constexpr int kAttempts = 8;
+
 }  // namespace
 
 GpuClock::GpuClock(std::int64_t base_age_max_ns) : base_age_max_ns_(base_age_max_ns) {
   check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
-  for (Base& base : bases_) {
-    check(cudaEventCreateWithFlags(&base.event, cudaEventDefault), "cudaEventCreateWithFlags");
-  }
-  set(bases_[0]);
+  current_ = &unused_base();
+  set(*current_);
 }
 
 GpuClock::~GpuClock() {
@@ -26,35 +28,46 @@ GpuClock::~GpuClock() {
   (void)cudaGetLastError();
 }
 
-// It happens between two looks at the clock.
-void GpuClock::set(Base& base) {
-  const std::int64_t before_ns = Tracer::now_ns();
-  check(cudaEventRecord(base.event, stream_), "cudaEventRecord");
-  check(cudaEventSynchronize(base.event), "cudaEventSynchronize");
-  base.ns = before_ns + (Tracer::now_ns() - before_ns) / 2;
-}
-
-int GpuClock::take_base() {
-  const std::lock_guard lock(mutex_);
-  const int other = 1 - current_;
-  const bool is_old = Tracer::now_ns() - bases_[current_].ns > base_age_max_ns_;
-  if (is_old && bases_[other].users == 0) {
-    set(bases_[other]);
-    current_ = other;
+GpuClock::Base& GpuClock::unused_base() {
+  for (Base& base : bases_) {
+    if (base.users == 0 && &base != current_) return base;
   }
-  ++bases_[current_].users;
-  return current_;
+  Base& added = bases_.emplace_back();
+  check(cudaEventCreateWithFlags(&added.event, cudaEventDefault), "cudaEventCreateWithFlags");
+  return added;
 }
 
-void GpuClock::give_back(int base) {
+void GpuClock::set(Base& base) {
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    const std::int64_t before_ns = Tracer::now_ns();
+    check(cudaEventRecord(base.event, stream_), "cudaEventRecord");
+    check(cudaEventSynchronize(base.event), "cudaEventSynchronize");
+    const std::int64_t window_ns = Tracer::now_ns() - before_ns;
+    base.ns = before_ns + window_ns / 2;
+    if (window_ns <= kCloseNs) return;
+  }
+}
+
+GpuClock::Base& GpuClock::take_base() {
   const std::lock_guard lock(mutex_);
-  --bases_[base].users;
+  if (Tracer::now_ns() - current_->ns > base_age_max_ns_) {
+    Base& next = unused_base();
+    set(next);
+    current_ = &next;
+  }
+  ++current_->users;
+  return *current_;
 }
 
-std::int64_t GpuClock::ns(int base, cudaEvent_t event) const {
+void GpuClock::give_back(Base& base) {
+  const std::lock_guard lock(mutex_);
+  --base.users;
+}
+
+std::int64_t GpuClock::ns(const Base& base, cudaEvent_t event) {
   float milliseconds = 0;
-  check(cudaEventElapsedTime(&milliseconds, bases_[base].event, event), "cudaEventElapsedTime");
-  return bases_[base].ns + std::llround(1e6 * static_cast<double>(milliseconds));
+  check(cudaEventElapsedTime(&milliseconds, base.event, event), "cudaEventElapsedTime");
+  return base.ns + std::llround(1e6 * static_cast<double>(milliseconds));
 }
 
 }  // namespace strata

@@ -49,7 +49,7 @@ StreamSpans::Span& StreamSpans::begin(const SpanLabel& label) {
   }
   Span& span = at(begun_);
   span.label = label;
-  span.base = device_.clock().take_base();
+  span.base = &device_.clock().take_base();
   span.is_enqueued = false;
   ++begun_;
   check(cudaEventRecord(span.begin, stream_), "cudaEventRecord");
@@ -78,14 +78,14 @@ void StreamSpans::take_ended() {
     }
     check(result, "cudaEventQuery");
     tell(at(taken_));
-    device_.clock().give_back(at(taken_).base);
+    device_.clock().give_back(*at(taken_).base);
   }
 }
 
 void StreamSpans::tell(const Span& span) {
   const auto& [kind, name, bytes] = span.label;
-  const std::int64_t begin_ns = device_.clock().ns(span.base, span.begin);
-  const std::int64_t end_ns = device_.clock().ns(span.base, span.end);
+  const std::int64_t begin_ns = GpuClock::ns(*span.base, span.begin);
+  const std::int64_t end_ns = GpuClock::ns(*span.base, span.end);
   if (track_.tracer != nullptr) {
     track_.tracer->record(track_.id, name, begin_ns, end_ns, bytes);
   }

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "kernels/base/trace.h"
+#include "kernels/device/cuda/gpu_clock.h"
 
 namespace strata {
 
@@ -38,7 +39,7 @@ class StreamSpans final : public SpanSource {
  public:
   struct Span {
     SpanLabel label;
-    int base = 0;  // of the device's clock
+    GpuClock::Base* base = nullptr;
     bool is_enqueued = false;
     cudaEvent_t begin = nullptr;
     cudaEvent_t end = nullptr;

@@ -41,7 +41,6 @@ void NcclComm::start(const ncclUniqueId& id, int rank, int ranks,
 }
 
 void NcclComm::finish() {
-  marks_.finish();
   settle(locked(nccl_.ncclCommFinalize), kNoTimeout);
   const std::lock_guard lock(mutex_);
   (void)nccl_.ncclCommDestroy(std::exchange(comm_, nullptr));

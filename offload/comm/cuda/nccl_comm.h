@@ -1,6 +1,6 @@
 // NcclComm: one NCCL communicator of a process, for the collectives of one kind.
 //
-//   made ──start()──▶ started ──finish()──▶ ended
+//   made ──start()──▶ started ──mark_complete()──finish()──▶ ended
 //                        └──abort(), ~NcclComm──▶ aborted: what the GPU was doing for it ends
 //
 // Its calls do not block in NCCL. What NCCL meets, then or later, goes to DeviceCollectives: who is
@@ -34,7 +34,9 @@ class NcclComm {
 
   // Collective. Throws CommError after the timeout.
   void start(const ncclUniqueId& id, int rank, int ranks, std::chrono::milliseconds timeout);
-  // Collective: waits for the other ranks, as long as they answer. The streams are idle.
+  // At the end, with the streams idle and nobody looking any more.
+  void mark_complete() { marks_.finish(); }
+  // Collective: waits for the other ranks, as long as they answer.
   void finish();
 
   // One collective: body() enqueues it, by call() and other work of the stream.

@@ -89,6 +89,9 @@ NcclCommunicator::~NcclCommunicator() {
   if (failure_.failed() || std::uncaught_exceptions() > exceptions_before_) return;
   try {
     made_current(gpu_);
+    // Both first: ending one may wait for a rank, and the other is not under way meanwhile.
+    gathers_.mark_complete();
+    reductions_.mark_complete();
     gathers_.finish();
     reductions_.finish();
   } catch (...) {

@@ -153,14 +153,21 @@ TEST_F(StreamSpansTest, ADeviceThatFailsEndsTheRunAndNobodyWaits) {
   EXPECT_LT(spans().size(), 2000u);
 }
 
-TEST(GpuClock, ABaseStaysWhileItIsUsed) {
+TEST(GpuClock, ABaseStaysWhileItIsUsedAndNewOnesFollow) {
   GpuClock clock(/*base_age_max_ns=*/0);
-  const int first = clock.take_base();
-  const int second = clock.take_base();
-  EXPECT_NE(first, second) << "a new one each time";
-  EXPECT_EQ(clock.take_base(), second) << "the other one is in use";
+  GpuClock::Base& first = clock.take_base();
+  const std::int64_t first_ns = first.ns;
+  GpuClock::Base& second = clock.take_base();
+  GpuClock::Base& third = clock.take_base();
+  EXPECT_NE(&first, &second);
+  EXPECT_NE(&second, &third);
+  EXPECT_NE(&first, &third);
+  EXPECT_EQ(first.ns, first_ns);
+  EXPECT_LT(first_ns, second.ns);
+  EXPECT_LT(second.ns, third.ns);
   clock.give_back(first);
-  EXPECT_EQ(clock.take_base(), first);
+  EXPECT_EQ(&clock.take_base(), &first);
+  EXPECT_GT(first.ns, third.ns) << "set anew";
 }
 
 }  // namespace
