@@ -1,42 +1,36 @@
 """The table and the JSON file of scripts/gpu_check."""
 import datetime
 import json
-import shutil
+import pathlib
 import statistics
-import subprocess
 
 from gpu_training import WARM_UP
+from time_box import records_in, run_command
 
 # bf16 with f32 sums, dense, in TFLOP/s, as NVIDIA's data sheets have it.
 PEAKS = {"H200": 989, "H100 PCIe": 756, "H100 NVL": 835, "H100": 989, "A100": 312, "B200": 2250,
          "L40S": 362, "L4": 121, "RTX 3090": 71, "RTX 4090": 165, "RTX 5090": 209}
 
 
-def commit_of(root):
-    """Empty where there is no git, or only the files."""
-    if shutil.which("git") is None:
-        return ""
-    return subprocess.run(["git", "-C", root, "rev-parse", "HEAD"], capture_output=True,
-                          text=True).stdout.strip()
-
-
 class Report:
-    def __init__(self, gpu, root):
+    def __init__(self, gpu, root, path):
         self.gpu = gpu
-        self.root = root
+        self.path = path
         self.measured = []
         self.training = []
+        git = run_command("git", 10, ["git", "-C", root, "rev-parse", "HEAD"])
+        self.commit = git.output.strip() if git.passed else ""  # no git, or only the files
         name = f" {gpu['name'].replace('-', ' ')} "
-        self.peak = next((PEAKS[known] for known in PEAKS if f" {known} " in name), None)
+        self.peak = next((PEAKS[known] for known in PEAKS
+                          if f" {known} " in name and " MIG " not in name), None)
 
     def add_measurements(self, step):
-        self.measured += [json.loads(line) for line in step.output.splitlines()
-                          if line.startswith("{")]
+        self.measured += records_in(step.output)
 
     def add_training(self, case, log):
         """Of a run that was ended too, what it had logged."""
-        lines = log.read_text().split("\n")[:-1] if log.exists() else []  # whole ones
-        records = [json.loads(line) for line in lines][WARM_UP:]
+        text = log.read_text(errors="replace") if log.exists() else ""
+        records = list(records_in(text))[WARM_UP:]
         if not records:
             return
         bounds = [r["bound_s"] for r in records if r.get("bound_s")]
@@ -92,17 +86,24 @@ class Report:
             print("| " + " | ".join(row) + " |")
         print("\n| step | seconds | |\n| --- | ---: | --- |")
         for step in steps:
-            reason = f": {step.reason}" if step.reason else ""
-            print(f"| {step.name} | {step.seconds:.1f} | {step.status}{reason} |")
+            print(f"| {step.name} | {step.seconds:.1f} | {step} |")
 
-    def write(self, steps, path):
+    def write(self, steps):
+        """Rewrites the file, whole or not at all. Returns what prevented it, or nothing."""
         result = {
-            "gpu": self.gpu, "peak_tflops": self.peak, "commit": commit_of(self.root),
+            "gpu": self.gpu, "peak_tflops": self.peak, "commit": self.commit,
             "when": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
             "steps": [{"name": s.name, "status": s.status, "reason": s.reason,
                        "seconds": round(s.seconds, 1),
                        "output": "" if s.passed else s.output[-4000:]} for s in steps],
             "measurements": self.measured, "training": self.training}
-        with open(path, "w") as file:
-            json.dump(result, file, indent=1)
-        print(f"\nWritten to {path}")
+        try:
+            path = pathlib.Path(self.path).resolve()
+            if path.exists() and not path.is_file():
+                raise OSError("it is there, and is no file")
+            part = path.with_name(f"{path.name}.part")
+            part.write_text(json.dumps(result, indent=1))
+            part.replace(path)
+        except OSError as error:
+            return f"{self.path} cannot be written ({error}): name another file"
+        return ""

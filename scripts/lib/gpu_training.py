@@ -1,10 +1,10 @@
 """What scripts/gpu_check trains: in each regime, of a list of models, the largest whose state takes
-at most 80 % of each tier, and whose steps should end in time."""
-import pathlib
+at most 80 % of what is free of each tier, and whose steps should end in time."""
 import shutil
 from dataclasses import dataclass
 
 from strata_bench import TOKENS
+from this_machine import memory_bytes
 
 TOKEN_FILE = "tokens.bin"
 LOG_FILE = "log.jsonl"
@@ -66,15 +66,6 @@ class Case:
                 "--global-batch", 16, "--micro-batch", 8, "--log", folder / LOG_FILE]
 
 
-def host_bytes():
-    """What is free, also within the limit of a control group."""
-    fields = dict(line.split(":") for line in open("/proc/meminfo"))
-    free = int(fields["MemAvailable"].split()[0]) * 1024
-    limit = pathlib.Path("/sys/fs/cgroup/memory.max")
-    text = limit.read_text().strip() if limit.exists() else "max"
-    return free if text == "max" else min(free, int(text))
-
-
 def describe(tiers):
     names = ("device memory", "host memory", "drive")
     return ", ".join(f"{size / GIB:.1f} GiB of {name}" for size, name in zip(tiers, names) if size)
@@ -82,7 +73,7 @@ def describe(tiers):
 
 def training_cases(device_bytes, directory):
     device = int(SHARE * device_bytes)
-    host = int(SHARE * host_bytes())
+    host = int(SHARE * memory_bytes())
     room = (device - WORKING_BYTES, host, int(SHARE * shutil.disk_usage(directory).free))
     smallest = next(iter(MODELS.values()))
     for regime in REGIMES:

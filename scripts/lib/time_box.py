@@ -1,5 +1,6 @@
 """Commands one after another, each within a time of its own and all within one: what one of them
 does, failing or hanging, does not end the rest."""
+import json
 import os
 import re
 import shlex
@@ -7,6 +8,8 @@ import signal
 import subprocess
 import time
 from dataclasses import dataclass, field
+
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass
@@ -21,6 +24,9 @@ class Step:
     def passed(self):
         return self.status == "passed"
 
+    def __str__(self):
+        return self.status + (f": {self.reason}" if self.reason else "")
+
 
 def reason_of(output):
     """The line that names the first error and what follows it, or the last line."""
@@ -29,17 +35,71 @@ def reason_of(output):
     return " ".join(lines[first:first + 3] if first >= 0 else lines[-1:])[:300]
 
 
+def records_in(output):
+    """Its lines of JSON, without one that the end of its program cut."""
+    for line in output.splitlines():
+        if line.startswith("{"):
+            try:
+                yield json.loads(line)
+            except ValueError:
+                pass
+
+
+def kill(process):
+    """With what it started; returns what they had written."""
+    os.killpg(process.pid, signal.SIGKILL)
+    try:
+        return process.communicate(timeout=10)[0]
+    except subprocess.TimeoutExpired as error:  # a driver holds it: it ends when that lets go
+        return error.output or b""
+
+
+def run_command(name, seconds, command):
+    start = time.monotonic()
+    step = Step(name)
+    # Between the command's start and the knowledge of what to kill, no signal ends this.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+
+    def unblock():
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    try:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                   stdin=subprocess.DEVNULL, start_new_session=True,
+                                   preexec_fn=unblock)
+        unblock()
+        output, _ = process.communicate(timeout=seconds)
+        step.output = output.decode(errors="replace")
+        if process.returncode != 0:
+            step.status = "failed"
+            step.reason = f"exit status {process.returncode}: {reason_of(step.output)}"
+    except OSError as error:
+        step.status, step.reason = "failed", str(error)
+    except subprocess.TimeoutExpired:
+        step.output = kill(process).decode(errors="replace")
+        step.status, step.reason = "timed out", f"took over {seconds:.0f} s"
+    except KeyboardInterrupt:
+        kill(process)
+        raise
+    finally:
+        unblock()
+    step.seconds = time.monotonic() - start
+    return step
+
+
 class TimeBox:
-    def __init__(self, deadline, dry=False):
+    def __init__(self, deadline, after_step, dry=False):
         self.deadline = deadline  # of time.monotonic()
+        self.after_step = after_step  # called with all steps
         self.dry = dry
         self.steps = []
 
     def skip(self, name, reason):
-        return self._keep(Step(name, "skipped", reason))
+        return self.add(Step(name, "skipped", reason))
 
-    def run(self, name, seconds, command, after=None):
-        """Runs the command, unless the step `after` it did not pass."""
+    def run(self, name, seconds, command, after=None, fault=None):
+        """Runs the command, unless the step `after` it did not pass. Where a `fault` is given, as a
+        pattern of its output, running out of time before there is one is no failure."""
         command = [str(word) for word in command]
         if self.dry:
             print(f"{name} (at most {seconds} s)\n    {shlex.join(command)}")
@@ -50,33 +110,22 @@ class TimeBox:
         if left < 5:
             return self.skip(name, "no time is left for it")
         print(f"{name} …", end=" ", flush=True)
-        return self._keep(self._run(name, min(seconds, left), command))
-
-    def _run(self, name, seconds, command):
-        start = time.monotonic()
+        step = Step(name, "failed", "interrupted")
         try:
-            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                       stdin=subprocess.DEVNULL, text=True, start_new_session=True)
-        except OSError as error:
-            return Step(name, "failed", str(error))
-        step = Step(name)
-        try:
-            step.output, _ = process.communicate(timeout=seconds)
-            if process.returncode != 0:
-                step.status = "failed"
-                step.reason = f"exit status {process.returncode}: {reason_of(step.output)}"
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            step.output, _ = process.communicate()
-            step.status = "timed out"
-            step.reason = f"after {seconds:.0f} s"
-        step.seconds = time.monotonic() - start
+            step = run_command(name, min(seconds, left), command)
+            if fault and step.status == "timed out" and not re.search(fault, step.output, re.M):
+                step.status = "skipped"
+        finally:
+            self._keep(step)
         return step
+
+    def add(self, step):
+        print(f"{step.name} …", end=" ")
+        return self._keep(step)
 
     def _keep(self, step):
         self.steps.append(step)
-        if step.status == "skipped":
-            print(f"{step.name} … skipped: {step.reason}", flush=True)
-        else:
-            print(f"{step.status}, {step.seconds:.1f} s {step.reason}", flush=True)
+        if not self.dry:
+            self.after_step(self.steps)
+        print(step, f"({step.seconds:.1f} s)" if step.seconds else "", flush=True)
         return step
