@@ -59,7 +59,8 @@ class Script(unittest.TestCase):
         cls.addClassCleanup(cls.driver.cleanup)
         compiler = next(filter(None, map(shutil.which, ["cc", "gcc", "clang"])))
         subprocess.run([compiler, "-shared", "-fPIC", "-w", "-x", "c", "-",
-                        "-o", f"{cls.driver.name}/libcuda.so.1"], input=DRIVER, text=True, check=True)
+                        "-o", f"{cls.driver.name}/libcuda.so.1"],
+                       input=DRIVER, text=True, check=True)
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -69,8 +70,9 @@ class Script(unittest.TestCase):
     def start_script(self, *options, **environment):
         environment = {**os.environ, "PATH": str(self.folder),
                        "LD_LIBRARY_PATH": self.driver.name, **environment}
-        return subprocess.Popen([sys.executable, "-B", SCRIPT, *options], text=True, env=environment,
-                                cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        return subprocess.Popen([sys.executable, "-B", SCRIPT, *options], text=True,
+                                env=environment, cwd=self.folder, stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE)
 
     def run_script(self, *options, **environment):
         process = self.start_script(*options, **environment)
