@@ -105,7 +105,7 @@ class TimeBox:
             print(f"{name} (at most {seconds} s)\n    {shlex.join(command)}")
             return Step(name)
         if after is not None and not after.passed:
-            return self.skip(name, f"needs '{after.name}', which {after.status}")
+            return self.skip(name, f"needs '{after.name}' ({after.status})")
         left = self.deadline - time.monotonic()
         if left < 5:
             return self.skip(name, "no time is left for it")

@@ -24,7 +24,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 SCRIPT = ROOT / "scripts" / "gpu_check"
 GIB = 2**30
 GPU = {"name": "NVIDIA H200", "compute_cap": "9.0"}
-# Another GPU than the driver's first, with what containers may put in place of numbers.
+# What containers may put in place of numbers.
 SMI = 'echo "[Insufficient Permissions], [N/A]"'
 MEASURED = {"kind": "memory", "name": "device copy", "seconds": 1, "bytes": 4e12, "flops": 0}
 LOGGED = {"step_s": 2.0, "tokens_per_s": 4096.0, "bound_s": None}
@@ -279,6 +279,10 @@ class Reports(unittest.TestCase):
                                                ("add f32", "2000 GB/s", "50%"),
                                                ("square", "494 TFLOP/s", "50%"),
                                                ("block", "1000 µs", "20% of it to enqueue")])
+
+    def test_a_part_of_a_gpu_has_no_peak(self):
+        part = {**GPU, "name": "NVIDIA H200 MIG 1g.18gb"}
+        self.assertEqual([Report(gpu, ROOT, "unused").peak for gpu in (GPU, part)], [989, None])
 
 
 if __name__ == "__main__":
