@@ -148,6 +148,13 @@ ops::AttentionShape DecoderBlock::attention_shape(Batch batch) const {
           .head_dim = config_.head_dim};
 }
 
+ops::PlannedAttention DecoderBlock::planned_attention() const {
+  const bool qk_norm = config_.qk_norm == QkNorm::per_head;
+  return {.shape = attention_shape(limits_),
+          .window = config_.window,
+          .qk_stride = qk_norm ? qk_columns() : qkv_columns()};
+}
+
 ops::AttentionOptions DecoderBlock::attention_options(Batch batch) const {
   return {.window = config_.window, .document_starts = batch.document_starts};
 }

@@ -68,6 +68,8 @@ class DecoderBlock {
 
   // The linear layers, for choosing their arithmetic.
   std::vector<ops::MatmulShape> matmul_shapes() const;
+  // Of the largest batch, as far as the block knows it: it may be trained or not.
+  ops::PlannedAttention planned_attention() const;
   // Multiply-adds × 2 of one forward for a batch, attention (its causal half) included.
   double forward_flops(Batch batch) const;
 

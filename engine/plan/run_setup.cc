@@ -9,6 +9,7 @@
 #include "kernels/base/error.h"
 #include "kernels/base/machine.h"
 #include "kernels/ops/cuda_ops.h"
+#include "models/decoder_block.h"
 
 namespace strata::engine {
 
@@ -99,9 +100,10 @@ ops::CpuOpsLimits op_limits(const RunSetup& setup) {
   limits.tokens_max = setup.shape.micro_batch.tokens;
   limits.head_dim = setup.model.head_dim;
   limits.heads_per_kv_head = setup.model.heads / setup.model.kv_heads;
-  if (setup.shape.purpose == Purpose::training && setup.shape.precision == Dtype::bf16 &&
-      !setup.options.pack) {
-    limits.trained_heads = setup.model.heads;
+  if (setup.shape.precision == Dtype::bf16 && !setup.options.pack && !has_prompt(setup.options)) {
+    limits.attention =
+        models::DecoderBlock(setup.model, Dtype::bf16, setup.shape.micro_batch).planned_attention();
+    limits.attention.has_backward = setup.shape.purpose == Purpose::training;
   }
   return limits;
 }

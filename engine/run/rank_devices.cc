@@ -60,6 +60,11 @@ CudaBackend find_gpus(const Options& options, comm::Communicator& comm) {
   return std::move(found.backend);
 }
 
+ops::LibraryAttention library_attention(const Options& options) {
+  return options.precision == "bf16" && !options.pack ? ops::LibraryAttention::planned
+                                                      : ops::LibraryAttention::never;
+}
+
 RankDevice open_device(const Options& options, comm::Communicator& comm) {
   if (options.device == "cpu") return {};
   const bool is_auto = options.device == "auto";
@@ -71,7 +76,11 @@ RankDevice open_device(const Options& options, comm::Communicator& comm) {
     return {std::nullopt, error.what()};
   }
   const int local_rank = comm.topology().local_rank;
-  Gpu gpu = agree(comm, [&] { return backend->open_gpu(local_rank); });
+  Gpu gpu = agree(comm, [&] {
+    Gpu opened = backend->open_gpu(local_rank);
+    ops::charge_cuda_ops(*backend, opened, library_attention(options));
+    return opened;
+  });
   const char* const found = comm.world_size() == 1 ? "there is a GPU" : "every rank has a GPU";
   return {RankGpu{std::move(*backend), std::move(gpu)}, is_auto ? found : ""};
 }

@@ -9,7 +9,7 @@
 #include "engine/options/option_list.h"
 #include "engine/run/error_report.h"
 #include "kernels/base/machine.h"
-#include "offload/comm/nccl.h"
+#include "kernels/device/cuda_backend.h"
 
 namespace strata::engine {
 
@@ -57,7 +57,7 @@ void require_same(comm::Communicator& comm, const std::vector<SharedSetting>& se
 int run_on_ranks(const std::function<Options()>& read_options,
                  const std::function<int(const Options&, Ranks&)>& command) {
   std::string binding = undo_default_binding();
-  if (comm::launched_by_mpi()) comm::set_cuda_up_for_nccl();
+  set_cuda_environment();
   Options options;
   std::exception_ptr wrong;  // the other ranks are told, so that one of them speaks
   try {

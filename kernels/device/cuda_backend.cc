@@ -29,6 +29,17 @@ std::string find_file() {
 
 }  // namespace
 
+void set_cuda_environment() {
+  // What kernels take of device memory is then in the context, and none is loaded within a step,
+  // which waits for the whole device (NCCL must not be waited for).
+  ::setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+  ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);  // streams that share no hardware queue
+  // Would have NCCL order the launches of both kinds of collectives as each rank makes them, which
+  // differs (offload/comm/cuda/nccl_communicator.h).
+  ::unsetenv("NCCL_LAUNCH_ORDER_IMPLICIT");
+  ::unsetenv("CUDNN_FRONTEND_ATTN_DP_WORKSPACE_LIMIT");
+}
+
 CudaBackend::CudaBackend(const std::string& path)
     : path_(path), library_(::dlopen(path.c_str(), kOpenFlags)) {
   if (library_ == nullptr) {

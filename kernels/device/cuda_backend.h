@@ -22,6 +22,10 @@
 
 namespace strata {
 
+// Sets in the environment what CUDA must be told, where the user did not, and takes out of it what
+// would change bits or hang. Before anything is asked of CUDA, while the process has one thread.
+void set_cuda_environment();
+
 // A GPU that this process has a context on.
 struct Gpu {
   int index = 0;  // of those visible

@@ -40,7 +40,7 @@ void check_operands(const char* op, const AttentionShape& shape, const Qkv& qkv,
 }  // namespace
 
 Qkv unpack(const AttentionShape& shape, const Matrix& packed) {
-  check_operand("unpack", shape, packed, shape.channels() + 2 * shape.kv_channels(), packed.dtype);
+  check_operand("unpack", shape, packed, shape.packed_channels(), packed.dtype);
   const auto columns = [&](std::int64_t first, std::int64_t cols) {
     return Matrix{static_cast<std::byte*>(packed.data) + first * bytes_of(packed.dtype),
                   packed.dtype, packed.rows, cols, packed.stride};

@@ -10,6 +10,7 @@
 #include "kernels/base/dtype.h"
 #include "kernels/base/isa.h"
 #include "kernels/device/cpu_device.h"
+#include "kernels/ops/attention.h"
 
 namespace strata::ops {
 
@@ -41,8 +42,7 @@ struct CpuOpsLimits {
   std::int64_t tokens_max = 0;       // T, and rows of a cache, of which 256 are enough
   std::int64_t head_dim = 0;
   std::int64_t heads_per_kv_head = 1;  // H / Hkv
-  std::int64_t trained_heads = 0;      // H, of bf16 attention with a backward and without
-                                       // documents; 0: there is none
+  PlannedAttention attention = {};     // on a cuda device
 };
 
 // Bytes of device memory that attach_cpu_ops() takes.

@@ -12,6 +12,10 @@ std::int64_t cuda_ops_scratch_bytes(const CudaBackend& backend, const CpuOpsLimi
   return backend.entry_point<cuda_entry::OpsScratchBytes>("strata_cuda_ops_scratch_bytes")(limits);
 }
 
+void charge_cuda_ops(const CudaBackend& backend, Gpu& gpu, LibraryAttention attention) {
+  backend.entry_point<cuda_entry::ChargeOps>("strata_cuda_charge_ops")(gpu, attention);
+}
+
 std::string cuda_matmul_library(const CudaBackend& backend) {
   std::string name;
   backend.entry_point<cuda_entry::MatmulLibrary>("strata_cuda_matmul_library")(name);

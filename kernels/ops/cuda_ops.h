@@ -89,12 +89,19 @@ class CudaOps {
 void attach_cuda_ops(const CudaBackend& backend, Device& device, const CpuOpsLimits& limits);
 std::int64_t cuda_ops_scratch_bytes(const CudaBackend& backend, const CpuOpsLimits& limits);
 
+// Whether ops will be attached with plans for attention.
+enum class LibraryAttention : std::uint8_t { never, planned };
+// Adds to gpu.context_bytes what the libraries of ops, once they are loaded, take of the GPU's
+// memory beside scratch. Once the GPU is open and before its memory is planned. Throws CudaError.
+void charge_cuda_ops(const CudaBackend& backend, Gpu& gpu, LibraryAttention attention);
+
 // Name and version of the library that multiplies, and of the one that computes attention.
 std::string cuda_matmul_library(const CudaBackend& backend);
 
 namespace cuda_entry {
 using AttachOps = void(Device& device, const CpuOpsLimits& limits);  // strata_cuda_attach_ops
 using OpsScratchBytes = std::int64_t(const CpuOpsLimits& limits);  // strata_cuda_ops_scratch_bytes
+using ChargeOps = void(Gpu& gpu, LibraryAttention attention);      // strata_cuda_charge_ops
 using MatmulLibrary = void(std::string& name);                     // strata_cuda_matmul_library
 }  // namespace cuda_entry
 

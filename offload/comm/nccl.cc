@@ -1,13 +1,6 @@
 #include "offload/comm/nccl.h"
 
-#include <cstdlib>
-
 namespace strata::comm {
-
-void set_cuda_up_for_nccl() {
-  ::setenv("CUDA_MODULE_LOADING", "EAGER", 0);
-  ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
-}
 
 void require_nccl(const CudaBackend& backend) {
   backend.entry_point<cuda_entry::RequireNccl>("strata_cuda_require_nccl")();

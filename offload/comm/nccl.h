@@ -22,10 +22,6 @@ struct NcclOptions {
   std::int64_t piece_bytes = 8 << 20;
 };
 
-// Sets in the environment what CUDA must be told for it (cuda/nccl_communicator.h), where the user
-// did not. Before anything is asked of CUDA, while the process has one thread.
-void set_cuda_up_for_nccl();
-
 // Throws ConfigError where there is no NCCL.
 void require_nccl(const CudaBackend& backend);
 

@@ -23,8 +23,7 @@ constexpr ops::CpuOpsLimits kLimits = {.weight_rows_max = 32768,
                                        .rows_max = 32768,
                                        .tokens_max = 1024,
                                        .head_dim = 128,
-                                       .heads_per_kv_head = 4,
-                                       .trained_heads = 32};
+                                       .heads_per_kv_head = 4};
 
 std::int64_t random_bytes(Scale scale) { return scale == Scale::full ? 32 * kMiB : 16 * kKiB; }
 
@@ -59,6 +58,7 @@ void fill(const PinnedBuffer& buffer, Dtype dtype) {
 }  // namespace
 
 CudaDeviceOptions Bench::options(Scale scale) {
+  set_cuda_environment();
   const Gpu gpu = cuda::open_gpu(0);
   const std::int64_t bytes =
       scale == Scale::full ? std::min(gpu.free_bytes / 5 * 4, kDeviceBytesMax) : kTinyDeviceBytes;
@@ -73,9 +73,17 @@ Bench::Bench(Scale scale)
       stream_(device_.make_stream("compute")),
       random_f32_(pinned(random_bytes(scale))),
       random_bf16_(pinned(random_bytes(scale))) {
-  strata_cuda_attach_ops(device_, kLimits);
+  attach_ops();
   fill(random_f32_, Dtype::f32);
   fill(random_bf16_, Dtype::bf16);
+}
+
+void Bench::attach_ops(const ops::PlannedAttention& attention) {
+  ops::CpuOpsLimits limits = kLimits;
+  limits.attention = attention;
+  stream_->synchronize();
+  device_.attach(nullptr);  // before more memory is taken
+  strata_cuda_attach_ops(device_, limits);
 }
 
 void Bench::upload(const DeviceBuffer& to, const PinnedBuffer& from, std::int64_t bytes) {

@@ -33,6 +33,8 @@ class Bench {
   const Gpu& gpu() const { return options_.gpu; }
   Device& device() { return device_; }
   Stream& stream() { return *stream_; }
+  // Ops from here on, with plans for this attention.
+  void attach_ops(const ops::PlannedAttention& attention = {});
   ops::CudaOps& ops() { return *ops::cuda_ops(*stream_); }
 
   // Uniform in [-1, 1): zeros would draw less power, so that the clock would be another.

@@ -82,7 +82,15 @@ double visible_pairs(const AttentionCase& of) {
 
 void measure_attention_case(Bench& bench, const AttentionCase& of, Dtype dtype) {
   const ops::AttentionShape& shape = of.shape;
-  const std::int64_t packed = shape.channels() + 2 * shape.kv_channels();
+  const std::int64_t packed = shape.packed_channels();
+  ops::PlannedAttention planned;
+  if (dtype == Dtype::bf16) {
+    planned = {.shape = shape, .window = of.window, .qk_stride = packed, .has_backward = true};
+  }
+  bench.attach_ops(planned);
+  const std::string library = ops::cuda::own_attention_because(planned) == nullptr
+                                  ? ops::cuda::attention_library()
+                                  : "own attention";
   const auto parts = [&](const Operand& operand) {
     const auto part = [&](std::int64_t first, std::int64_t cols) {
       return ops::Matrix{operand.memory.data() + first * bytes_of(dtype), dtype, shape.rows(), cols,
@@ -100,10 +108,8 @@ void measure_attention_case(Bench& bench, const AttentionCase& of, Dtype dtype) 
   const ops::AttentionOptions options = {.window = of.window};
   const double pair_flops = visible_pairs(of) * static_cast<double>(shape.head_dim);
   const auto run = [&](const char* pass, double flops, auto enqueue) {
-    report(
-        "attention",
-        fmt::format("{} {} {}, {}", of.name, name_of(dtype), pass, ops::cuda::attention_library()),
-        bench.seconds(enqueue), {.flops = flops});
+    report("attention", fmt::format("{} {} {}, {}", of.name, name_of(dtype), pass, library),
+           bench.seconds(enqueue), {.flops = flops});
   };
   run("forward", 4 * pair_flops, [&] {
     bench.ops().attention_forward(bench.stream(), shape, options, out.view, log_sum_exp.f32(),

@@ -61,6 +61,12 @@ class BlockOnGpu {
         keys_(bench.random(Dtype::bf16, of.tokens, config_.kv_channels())),
         values_(bench.random(Dtype::bf16, of.tokens, config_.kv_channels())) {}
 
+  // Ops with plans for its attention.
+  void attach_ops() {
+    ops::PlannedAttention planned = block_.planned_attention();
+    planned.has_backward = true;
+    bench_.attach_ops(planned);
+  }
   void train() {
     Stream& stream = bench_.stream();
     block_.forward(stream, batch_, weights_.memory.data(), x_.memory.data(), saved_.data(),
@@ -108,6 +114,7 @@ class BlockOnGpu {
 
 void measure_block(Bench& bench, const BlockCase& of) {
   BlockOnGpu block(bench, of);
+  block.attach_ops();
   const auto run = [&](const std::string& name, auto enqueue) {
     const double seconds = bench.seconds(enqueue);
     report_enqueue(name, bench.host_seconds(enqueue), seconds);

@@ -3,6 +3,8 @@
 
 #include <numeric>
 
+#include "kernels/device/cuda/cuda_stream.h"
+#include "offload/comm/cuda/rank_sum.h"
 #include "tests/gpu/measurements.h"
 
 namespace strata::gpu_bench {
@@ -147,6 +149,21 @@ class MemoryBound {
   Size size_;
 };
 
+// Of a reduce-scatter between 4 ranks.
+void measure_rank_sum(Bench& bench) {
+  constexpr int kRanks = 4;
+  const auto [rows, cols, vocabulary] = size_of(bench.scale());
+  const std::int64_t elements = rows * cols;
+  const Operand own = bench.random(Dtype::f32, 1, elements);
+  const Operand others = bench.random(Dtype::f32, kRanks - 1, elements);
+  const auto sum = [&](cudaStream_t stream) {
+    comm::sum_in_rank_order(stream, own.f32(), others.f32(), elements, 1, kRanks, elements);
+  };
+  const double seconds = bench.seconds([&] { as_cuda(bench.stream()).launch("rank_sum", sum); });
+  report("memory", "rank_sum of 4", seconds,
+         {.bytes = static_cast<double>((kRanks + 1) * elements * bytes_of(Dtype::f32))});
+}
+
 }  // namespace
 
 void measure_memory(Bench& bench) {
@@ -159,6 +176,7 @@ void measure_memory(Bench& bench) {
         bench.seconds([&] { bench.stream().copy(to.view.data, from.view.data, bytes); });
     report("memory", "device copy", seconds, {.bytes = 2.0 * static_cast<double>(bytes)});
   }
+  measure_rank_sum(bench);
   for (const Dtype dtype : {Dtype::bf16, Dtype::f32}) {
     MemoryBound kernels(bench, dtype);
     kernels.elementwise();

@@ -1,10 +1,23 @@
 #include "kernels/device/cuda/gpu.h"
 
+#include <algorithm>
+
 #include "kernels/base/error.h"
 #include "kernels/device/cuda/cuda_error.h"
 #include "kernels/device/cuda/gpu_context.h"
 
 namespace strata::cuda {
+namespace {
+
+void read_memory(Gpu& gpu) {
+  std::size_t free_bytes = 0;
+  std::size_t memory_bytes = 0;
+  check(cudaMemGetInfo(&free_bytes, &memory_bytes), "cudaMemGetInfo");
+  gpu.free_bytes = static_cast<std::int64_t>(free_bytes);
+  gpu.memory_bytes = static_cast<std::int64_t>(memory_bytes);
+}
+
+}  // namespace
 
 int visible_gpus() {
   int visible = 0;
@@ -49,12 +62,14 @@ Gpu open_gpu(int local_rank) {
   int version = 0;
   check(cudaDriverGetVersion(&version), "cudaDriverGetVersion");
   gpu.driver = fmt::format("{}.{}", version / 1000, version % 1000 / 10);
-  std::size_t free_bytes = 0;
-  std::size_t memory_bytes = 0;
-  check(cudaMemGetInfo(&free_bytes, &memory_bytes), "cudaMemGetInfo");
-  gpu.free_bytes = static_cast<std::int64_t>(free_bytes);
-  gpu.memory_bytes = static_cast<std::int64_t>(memory_bytes);
+  read_memory(gpu);
   return gpu;
+}
+
+void charge_growth(Gpu& gpu) {
+  const std::int64_t before_bytes = gpu.free_bytes;
+  read_memory(gpu);
+  gpu.context_bytes += std::max<std::int64_t>(0, before_bytes - gpu.free_bytes);
 }
 
 }  // namespace strata::cuda

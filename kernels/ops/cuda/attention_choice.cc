@@ -1,6 +1,7 @@
 #include "kernels/ops/cuda/attention_choice.h"
 
 #include <algorithm>
+#include <initializer_list>
 
 #include "kernels/base/bytes.h"
 #include "kernels/ops/cuda/attention.h"
@@ -8,44 +9,50 @@
 namespace strata::ops::cuda {
 namespace {
 
-constexpr std::int64_t kVectorBytes = 16;
+constexpr std::int64_t kVectorElements = 16 / bytes_of(Dtype::bf16);  // that cuDNN reads rows in
 
-bool begins_rows_at_vectors(const Matrix& matrix) {
-  return reinterpret_cast<std::uintptr_t>(matrix.data) % kVectorBytes == 0 &&
-         matrix.stride * bytes_of(matrix.dtype) % kVectorBytes == 0;
-}
-
-// The largest divisor of `count` with fits(divisor), or 0.
-template <typename Fits>
-std::int64_t largest_divisor(std::int64_t count, const Fits& fits) {
-  for (std::int64_t parts = 1; parts <= count; ++parts) {
-    if (count % parts == 0 && fits(count / parts)) return count / parts;
-  }
-  return 0;
+bool is_read_in_vectors(const Matrix& matrix, std::int64_t stride) {
+  return matrix.dtype == Dtype::bf16 && matrix.stride == stride &&
+         reinterpret_cast<std::uintptr_t>(matrix.data) % 16 == 0;
 }
 
 }  // namespace
 
 #ifndef STRATA_HAVE_CUDNN
 std::string cudnn_version() { return ""; }
-std::unique_ptr<CudnnAttention> load_cudnn_attention(const Scratch& /*workspace*/) {
+std::unique_ptr<CudnnAttention> load_cudnn_attention(const Scratch& /*workspace*/,
+                                                     const PlannedAttention& /*planned*/) {
   return nullptr;
 }
 #endif
 
-const char* own_attention_because(const AttentionShape& shape, const AttentionOptions& options,
-                                  std::span<const Matrix> operands) {
-  for (const Matrix& operand : operands) {
-    if (operand.dtype != Dtype::bf16) return "cuDNN's kernels are of bf16";
-    if (!begins_rows_at_vectors(operand)) return "cuDNN reads rows in vectors of 16 bytes";
+const char* own_attention_because(const PlannedAttention& planned) {
+  const AttentionShape& shape = planned.shape;
+  if (shape.heads == 0) return "nothing is planned";
+  if (shape.head_dim % kVectorElements != 0 || planned.qk_stride % kVectorElements != 0) {
+    return "cuDNN reads rows in vectors of 8 elements";
   }
-  if (options.document_starts != nullptr) {
-    return "cuDNN takes documents as lengths that the host knows";
-  }
-  if (shape.head_dim % 8 != 0) return "cuDNN wants heads of a multiple of 8 channels";
   if (shape.head_dim > 128) return "above 128 channels cuDNN has no backward on most GPUs";
   if (shape.tokens == 1) return "one token attends to itself";
   return nullptr;
+}
+
+bool is_planned(const PlannedAttention& planned, const AttentionShape& shape,
+                const AttentionOptions& options, const Matrix& out, const Qkv& qkv) {
+  AttentionShape full = planned.shape;
+  full.batch = shape.batch;
+  return shape == full && options.window == planned.window && !options.scale &&
+         options.document_starts == nullptr && is_read_in_vectors(out, shape.channels()) &&
+         is_read_in_vectors(qkv.q, planned.qk_stride) &&
+         is_read_in_vectors(qkv.k, planned.qk_stride) &&
+         is_read_in_vectors(qkv.v, shape.packed_channels());
+}
+
+bool is_planned(const PlannedAttention& planned, const Matrix& dout, const Qkv& gradients) {
+  const std::int64_t packed = planned.shape.packed_channels();
+  return is_read_in_vectors(dout, planned.shape.channels()) &&
+         is_read_in_vectors(gradients.q, packed) && is_read_in_vectors(gradients.k, packed) &&
+         is_read_in_vectors(gradients.v, packed);
 }
 
 std::int64_t backward_workspace_bytes(const AttentionShape& shape) {
@@ -58,32 +65,28 @@ std::int64_t backward_workspace_bytes(const AttentionShape& shape) {
   return row_dots + (heads * pairs + unsummed) * bytes_of(Dtype::bf16);
 }
 
-AttentionShape backward_slice(const AttentionShape& shape, std::int64_t bytes) {
-  AttentionShape slice = shape;
-  slice.batch = largest_divisor(shape.batch, [&](std::int64_t sequences) {
-    slice.batch = sequences;
-    return backward_workspace_bytes(slice) <= bytes;
-  });
-  if (slice.batch > 0) return slice;
-  slice.kv_heads = largest_divisor(shape.kv_heads, [&](std::int64_t kv_heads) {
-    slice.batch = 1;
-    slice.kv_heads = kv_heads;
-    slice.heads = kv_heads * shape.heads_per_kv_head();
-    return backward_workspace_bytes(slice) <= bytes;
-  });
-  if (slice.kv_heads == 0) slice.batch = 0;
+AttentionShape backward_slice(const PlannedAttention& planned) {
+  AttentionShape slice = planned.shape;
+  slice.batch = 1;
+  const std::int64_t sequences = planned.workspace_bytes_max / backward_workspace_bytes(slice);
+  if (sequences > 0) {
+    slice.batch = std::min(planned.shape.batch, sequences);
+    return slice;
+  }
+  for (std::int64_t parts = 2; parts <= planned.shape.kv_heads; ++parts) {
+    if (planned.shape.kv_heads % parts != 0) continue;
+    slice.heads = planned.shape.heads / parts;
+    slice.kv_heads = planned.shape.kv_heads / parts;
+    if (backward_workspace_bytes(slice) <= planned.workspace_bytes_max) return slice;
+  }
+  slice.batch = 0;
   return slice;
 }
 
-std::int64_t attention_scratch_bytes(const CpuOpsLimits& limits) {
-  if (limits.trained_heads == 0 || cudnn_version().empty()) return 0;
-  const AttentionShape slice =
-      backward_slice({.batch = std::max<std::int64_t>(1, limits.rows_max / limits.tokens_max),
-                      .tokens = limits.tokens_max,
-                      .heads = limits.trained_heads,
-                      .kv_heads = limits.trained_heads / limits.heads_per_kv_head,
-                      .head_dim = limits.head_dim},
-                     kBackwardWorkspaceMax);
+std::int64_t attention_scratch_bytes(const PlannedAttention& planned) {
+  if (own_attention_because(planned) != nullptr || !planned.has_backward) return 0;
+  if (cudnn_version().empty()) return 0;
+  const AttentionShape slice = backward_slice(planned);
   return slice.batch == 0 ? 0 : backward_workspace_bytes(slice);
 }
 
@@ -92,12 +95,16 @@ std::string attention_library() {
   return cudnn.empty() ? "own attention" : cudnn;
 }
 
+Attention::Attention(const Scratch& scratch, const PlannedAttention& planned)
+    : planned_(planned),
+      cudnn_(own_attention_because(planned) == nullptr ? load_cudnn_attention(scratch, planned)
+                                                       : nullptr) {}
+
 void Attention::forward(cudaStream_t stream, const AttentionShape& shape,
                         const AttentionOptions& options, const Matrix& out, float* log_sum_exp,
                         const Qkv& qkv) {
-  const Matrix operands[] = {out, qkv.q, qkv.k, qkv.v};
-  if (cudnn_ != nullptr && own_attention_because(shape, options, operands) == nullptr &&
-      cudnn_->forward(stream, shape, options, out, log_sum_exp, qkv)) {
+  if (cudnn_ != nullptr && is_planned(planned_, shape, options, out, qkv) &&
+      cudnn_->forward(stream, shape.batch, out, log_sum_exp, qkv)) {
     return;
   }
   attention_forward(stream, shape, options, out, log_sum_exp, qkv);
@@ -107,9 +114,9 @@ void Attention::backward(cudaStream_t stream, const AttentionShape& shape,
                          const AttentionOptions& options, const Qkv& gradients, float* row_dots,
                          const Matrix& dout, const Qkv& qkv, const Matrix& out,
                          const float* log_sum_exp) {
-  const Matrix operands[] = {gradients.q, gradients.k, gradients.v, dout, qkv.q, qkv.k, qkv.v, out};
-  if (cudnn_ != nullptr && own_attention_because(shape, options, operands) == nullptr &&
-      cudnn_->backward(stream, shape, options, gradients, dout, qkv, out, log_sum_exp)) {
+  if (cudnn_ != nullptr && is_planned(planned_, shape, options, out, qkv) &&
+      is_planned(planned_, dout, gradients) &&
+      cudnn_->backward(stream, shape.batch, gradients, dout, qkv, out, log_sum_exp)) {
     return;
   }
   attention_backward(stream, shape, options, gradients, row_dots, dout, qkv, out, log_sum_exp);

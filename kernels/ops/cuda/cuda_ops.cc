@@ -5,7 +5,9 @@
 
 #include "kernels/base/bytes.h"
 #include "kernels/base/error.h"
+#include "kernels/device/cuda/cuda_error.h"
 #include "kernels/device/cuda/cuda_stream.h"
+#include "kernels/device/cuda/gpu.h"
 #include "kernels/device/cuda_backend.h"
 #include "kernels/ops/cuda/attention.h"
 #include "kernels/ops/cuda/attention_choice.h"
@@ -21,6 +23,12 @@
 namespace strata::ops::cuda {
 namespace {
 
+// For what plans of any size load.
+constexpr PlannedAttention kSmallAttention = {
+    .shape = {.batch = 1, .tokens = 128, .heads = 1, .kv_heads = 1, .head_dim = 64},
+    .qk_stride = 3 * 64,
+    .has_backward = true};
+
 template <typename... Parameters, typename... Arguments>
 void launch(const char* name, Stream& stream, void (*op)(cudaStream_t, Parameters...),
             const Arguments&... arguments) {
@@ -30,7 +38,7 @@ void launch(const char* name, Stream& stream, void (*op)(cudaStream_t, Parameter
 std::int64_t scratch_bytes(const CpuOpsLimits& limits) {
   return std::max({norm_scratch_bytes(limits.weight_cols_max),
                    embedding_scratch_bytes(limits.rows_max), Linear::kScratchBytes,
-                   attention_scratch_bytes(limits),
+                   attention_scratch_bytes(limits.attention),
                    std::max(kBiasSums, limits.weight_rows_max) * bytes_of(Dtype::f32)});
 }
 
@@ -40,7 +48,7 @@ class AttachedOps final : public CudaOps {
       : memory_(device.allocate("scratch memory of ops", scratch_bytes(limits))),
         scratch_{memory_.data(), memory_.bytes()},
         linear_(scratch_),
-        attention_(scratch_) {}
+        attention_(scratch_, limits.attention) {}
 
   void linear_forward(Stream& stream, Matrix y, Matrix x, Matrix w, const void* bias) override {
     as_cuda(stream).launch(__func__,
@@ -171,6 +179,7 @@ namespace strata::ops {
 
 STRATA_CUDA_ENTRY_POINT cuda_entry::AttachOps strata_cuda_attach_ops;
 STRATA_CUDA_ENTRY_POINT cuda_entry::OpsScratchBytes strata_cuda_ops_scratch_bytes;
+STRATA_CUDA_ENTRY_POINT cuda_entry::ChargeOps strata_cuda_charge_ops;
 STRATA_CUDA_ENTRY_POINT cuda_entry::MatmulLibrary strata_cuda_matmul_library;
 
 void strata_cuda_attach_ops(Device& device, const CpuOpsLimits& limits) {
@@ -180,6 +189,16 @@ void strata_cuda_attach_ops(Device& device, const CpuOpsLimits& limits) {
 
 std::int64_t strata_cuda_ops_scratch_bytes(const CpuOpsLimits& limits) {
   return round_up(cuda::scratch_bytes(limits), Device::kAlignmentBytes);
+}
+
+void strata_cuda_charge_ops(Gpu& gpu, LibraryAttention attention) {
+  PlannedAttention planned;
+  if (attention == LibraryAttention::planned) planned = cuda::kSmallAttention;
+  strata::cuda::check(cudaSetDevice(gpu.index), "cudaSetDevice");
+  const cuda::Scratch scratch = {nullptr, planned.workspace_bytes_max};  // plans are made for it
+  const cuda::Linear linear(scratch);
+  const cuda::Attention of_library(scratch, planned);
+  strata::cuda::charge_growth(gpu);
 }
 
 void strata_cuda_matmul_library(std::string& name) {

@@ -4,6 +4,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -12,24 +13,24 @@
 
 namespace strata::ops::cuda {
 
-// Plans are made once for each kind of call, which allocates on the host; their workspace is the
-// scratch memory. Both return false, with nothing enqueued, where cuDNN has no plan for the call or
-// one that needs more workspace. Operands are as own_attention_because() wants them.
+// Of planned calls alone, of any number of sequences (is_planned()). Both return false, with
+// nothing enqueued, where cuDNN had no plan for such, or one that needs more workspace.
 class CudnnAttention {
  public:
   virtual ~CudnnAttention() = default;
-  virtual bool forward(cudaStream_t stream, const AttentionShape& shape,
-                       const AttentionOptions& options, const Matrix& out, float* log_sum_exp,
-                       const Qkv& qkv) = 0;
-  virtual bool backward(cudaStream_t stream, const AttentionShape& shape,
-                        const AttentionOptions& options, const Qkv& gradients, const Matrix& dout,
-                        const Qkv& qkv, const Matrix& out, const float* log_sum_exp) = 0;
+  virtual bool forward(cudaStream_t stream, std::int64_t sequences, const Matrix& out,
+                       float* log_sum_exp, const Qkv& qkv) = 0;
+  virtual bool backward(cudaStream_t stream, std::int64_t sequences, const Qkv& gradients,
+                        const Matrix& dout, const Qkv& qkv, const Matrix& out,
+                        const float* log_sum_exp) = 0;
 };
 
-// The library's name and version; empty where there is none, one that is too old, or the
-// environment has STRATA_OWN_ATTENTION.
+// The library's name and version, and those of what describes graphs to it; empty where there is
+// none, one that is too old, or the environment has STRATA_OWN_ATTENTION.
 std::string cudnn_version();
-// Null where cudnn_version() is empty.
-std::unique_ptr<CudnnAttention> load_cudnn_attention(const Scratch& workspace);
+// Makes all plans, which takes host and device memory, and seconds; later calls take no more. Null
+// where cudnn_version() is empty.
+std::unique_ptr<CudnnAttention> load_cudnn_attention(const Scratch& workspace,
+                                                     const PlannedAttention& planned);
 
 }  // namespace strata::ops::cuda

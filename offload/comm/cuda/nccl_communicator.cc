@@ -10,6 +10,7 @@
 #include "kernels/base/error.h"
 #include "kernels/device/cuda/cuda_error.h"
 #include "kernels/device/cuda/cuda_stream.h"
+#include "kernels/device/cuda/gpu.h"
 #include "offload/comm/cuda/rank_sum.h"
 
 namespace strata::comm {
@@ -21,13 +22,6 @@ using cuda::check;
 constexpr std::chrono::milliseconds kStartTimeoutMin = 60s;
 constexpr std::chrono::milliseconds kLookPeriod = 20ms;
 constexpr std::int64_t kF32Bytes = sizeof(float);
-
-std::int64_t free_bytes() {
-  std::size_t free = 0;
-  std::size_t total = 0;
-  check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
-  return static_cast<std::int64_t>(free);
-}
 
 // The GPU that a rank is given becomes the thread's current one.
 int made_current(int gpu) {
@@ -74,13 +68,11 @@ NcclCommunicator::NcclCommunicator(Communicator& host, Gpu& gpu, const NcclOptio
       reductions_(nccl_, collectives_, 1, options.timeout, failure) {
   STRATA_CHECK(options.piece_bytes > 0 && options.piece_bytes % 16 == 0, "pieces of {} bytes",
                options.piece_bytes);
-  const std::int64_t before_bytes = free_bytes();
   host_.watch(collectives_);
   watcher_ = std::jthread([this](const std::stop_token& stop) { watch_collectives(stop); });
   start();
   warm_up();
-  gpu.free_bytes = free_bytes();
-  gpu.context_bytes += std::max<std::int64_t>(0, before_bytes - gpu.free_bytes);
+  cuda::charge_growth(gpu);
 }
 
 // As MPI's: a rank that fails or unwinds waits for nobody.

@@ -31,6 +31,16 @@ TEST(CudaBackend, ThatOfAnotherBuildIsRefused) {
   EXPECT_TRUE(mentions(text, "another build") && mentions(text, "0.0.0-other")) << text;
 }
 
+TEST(CudaEnvironment, IsTheUsersButForWhatChangesBits) {
+  ::unsetenv("CUDA_MODULE_LOADING");
+  ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "8", 1);
+  ::setenv("CUDNN_FRONTEND_ATTN_DP_WORKSPACE_LIMIT", "0", 1);
+  set_cuda_environment();
+  EXPECT_STREQ(::getenv("CUDA_MODULE_LOADING"), "EAGER");
+  EXPECT_STREQ(::getenv("CUDA_DEVICE_MAX_CONNECTIONS"), "8");
+  EXPECT_EQ(::getenv("CUDNN_FRONTEND_ATTN_DP_WORKSPACE_LIMIT"), nullptr);
+}
+
 // STRATA_CUDA_BACKEND while it lives.
 class NamedBackend {
  public:

@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "kernels/base/bytes.h"
 #include "tests/kernels/ops/attention_testing.h"
 #include "tests/kernels/ops/reference.h"
 
@@ -16,8 +17,7 @@ constexpr CpuOpsLimits kLimits = {.weight_rows_max = 256,
                                   .rows_max = 2100,
                                   .tokens_max = 2100,
                                   .head_dim = 256,
-                                  .heads_per_kv_head = 6,
-                                  .trained_heads = 6};
+                                  .heads_per_kv_head = 6};
 
 // Single entries, one tile, several tiles of queries and of keys with rests; every way to share KV
 // heads under every kind of mask; the head sizes of published models.
@@ -33,7 +33,7 @@ std::vector<AttentionCase> cases() {
       {{1, 140, 2, 2, 96}, 30},
       {{1, 200, 2, 1, 128}, 0, Documents::random},
       {{1, 260, 1, 1, 256}, 129, Documents::random},
-      {{1, 2100, 4, 2, 8}, 60},  // slices in cuDNN's backward
+      {{1, 2100, 4, 2, 8}, 60},
   };
   for (const auto& [heads, kv_heads] : {std::pair(4, 4), std::pair(4, 2), std::pair(6, 1)}) {
     for (const std::int64_t window : {0, 1, 7, 128, 1000}) {
@@ -43,6 +43,26 @@ std::vector<AttentionCase> cases() {
     }
   }
   return all;
+}
+
+// What a library plans for: each kind of mask, of head size and of KV heads.
+std::vector<AttentionCase> planned_cases() {
+  return {{{2, 390, 4, 4, 64}},
+          {{1, 520, 6, 1, 24}, 128},
+          {{2, 140, 4, 2, 128}, 1000},
+          {{3, 130, 2, 2, 80}, 7}};
+}
+
+// Plans for micro-batches of 2 sequences, and so for 1, of which 3 are made up.
+CpuOpsLimits limits_planned_for(const AttentionCase& of, std::int64_t workspace_bytes_max) {
+  CpuOpsLimits limits = kLimits;
+  limits.attention = {.shape = of.shape,
+                      .window = of.window,
+                      .qk_stride = of.shape.packed_channels(),
+                      .has_backward = true,
+                      .workspace_bytes_max = workspace_bytes_max};
+  limits.attention.shape.batch = 2;
+  return limits;
 }
 
 struct Mode {
@@ -143,33 +163,27 @@ void expect_close(const std::vector<float>& actual, const reference::Sums& expec
   }
 }
 
-class Attention : public ::testing::TestWithParam<Mode> {};
+void expect_forward(TestDevice& device, const Mode& mode, const AttentionCase& of) {
+  const AttentionShape& shape = of.shape;
+  const HostQkv qkv = random_qkv(shape, mode.dtype);
+  const DeviceQkv qkv_device(device, shape, mode.dtype, mode.gap, qkv);
+  const DeviceOptions options(device, of);
+  DeviceMatrix out(device, mode.dtype, shape.rows(), shape.channels(), mode.gap);
+  DeviceMatrix log_sum_exp(device, Dtype::f32, 1, shape.rows() * shape.heads);
+  attention_forward(device.stream(), shape, options, out.view(), log_sum_exp.f32(),
+                    qkv_device.views());
 
-TEST_P(Attention, ForwardAgreesWithDoublePrecision) {
-  const Mode mode = GetParam();
-  TestDevice device(kLimits, mode.arithmetic);
-  for (const AttentionCase& of : cases()) {
-    const AttentionShape& shape = of.shape;
-    const HostQkv qkv = random_qkv(shape, mode.dtype);
-    const DeviceQkv qkv_device(device, shape, mode.dtype, mode.gap, qkv);
-    const DeviceOptions options(device, of);
-    DeviceMatrix out(device, mode.dtype, shape.rows(), shape.channels(), mode.gap);
-    DeviceMatrix log_sum_exp(device, Dtype::f32, 1, shape.rows() * shape.heads);
-    attention_forward(device.stream(), shape, options, out.view(), log_sum_exp.f32(),
-                      qkv_device.views());
-
-    const auto actual = out.get();
-    const auto actual_log_sums = log_sum_exp.get();
-    for_each_head(shape, [&](auto sequence, auto head, auto row) {
-      const auto expected = reference::attention_forward(reference_head(of, qkv, sequence, head));
-      expect_close(head_of(actual, shape, shape.heads, sequence, head), expected.out, of,
-                   mode.dtype, "out");
-      for (std::int64_t t = 0; t < shape.tokens; ++t) {
-        ASSERT_NEAR(actual_log_sums[as_size(row + t)], expected.log_sum_exp[as_size(t)],
-                    f32_error(of));
-      }
-    });
-  }
+  const auto actual = out.get();
+  const auto actual_log_sums = log_sum_exp.get();
+  for_each_head(shape, [&](auto sequence, auto head, auto row) {
+    const auto expected = reference::attention_forward(reference_head(of, qkv, sequence, head));
+    expect_close(head_of(actual, shape, shape.heads, sequence, head), expected.out, of, mode.dtype,
+                 "out");
+    for (std::int64_t t = 0; t < shape.tokens; ++t) {
+      ASSERT_NEAR(actual_log_sums[as_size(row + t)], expected.log_sum_exp[as_size(t)],
+                  f32_error(of));
+    }
+  });
 }
 
 // What a forward left, from the reference, so that only the backward is under test.
@@ -189,56 +203,78 @@ Forward reference_forward(const AttentionCase& of, const HostQkv& qkv) {
   return forward;
 }
 
-TEST_P(Attention, BackwardAgreesWithDoublePrecision) {
-  const Mode mode = GetParam();
-  TestDevice device(kLimits, mode.arithmetic);
-  for (const AttentionCase& of : cases()) {
-    const AttentionShape& shape = of.shape;
-    const HostQkv qkv = random_qkv(shape, mode.dtype);
-    const auto dout = random_values(mode.dtype, shape.rows() * shape.channels(), 4);
-    const Forward forward = reference_forward(of, qkv);
-    const DeviceQkv qkv_device(device, shape, mode.dtype, mode.gap, qkv);
-    const DeviceQkv gradients(device, shape, mode.dtype, mode.gap);
-    const DeviceOptions options(device, of);
-    const auto matrix = [&](const std::vector<float>& values) {
-      return DeviceMatrix(device, mode.dtype, shape.rows(), shape.channels(), mode.gap, values);
-    };
-    const DeviceMatrix dout_device = matrix(dout);
-    const DeviceMatrix out = matrix(forward.out);
-    const DeviceMatrix log_sum_exp(device, Dtype::f32, 1, shape.rows() * shape.heads, 0,
-                                   forward.log_sums);
-    const DeviceMatrix row_dots(device, Dtype::f32, 1, shape.rows() * shape.heads);
-    attention_backward(device.stream(), shape, options, gradients.views(), row_dots.f32(),
-                       dout_device.view(), qkv_device.views(), out.view(), log_sum_exp.f32());
+void expect_backward(TestDevice& device, const Mode& mode, const AttentionCase& of) {
+  const AttentionShape& shape = of.shape;
+  const HostQkv qkv = random_qkv(shape, mode.dtype);
+  const auto dout = random_values(mode.dtype, shape.rows() * shape.channels(), 4);
+  const Forward forward = reference_forward(of, qkv);
+  const DeviceQkv qkv_device(device, shape, mode.dtype, mode.gap, qkv);
+  const DeviceQkv gradients(device, shape, mode.dtype, mode.gap);
+  const DeviceOptions options(device, of);
+  const auto matrix = [&](const std::vector<float>& values) {
+    return DeviceMatrix(device, mode.dtype, shape.rows(), shape.channels(), mode.gap, values);
+  };
+  const DeviceMatrix dout_device = matrix(dout);
+  const DeviceMatrix out = matrix(forward.out);
+  const DeviceMatrix log_sum_exp(device, Dtype::f32, 1, shape.rows() * shape.heads, 0,
+                                 forward.log_sums);
+  const DeviceMatrix row_dots(device, Dtype::f32, 1, shape.rows() * shape.heads);
+  attention_backward(device.stream(), shape, options, gradients.views(), row_dots.f32(),
+                     dout_device.view(), qkv_device.views(), out.view(), log_sum_exp.f32());
 
-    const HostQkv actual = gradients.get();
-    const auto stored_out = out.get();
-    reference::Sums dk;
-    reference::Sums dv;
-    for_each_head(shape, [&](auto sequence, auto head, auto row) {
-      const auto of_head = [&](const std::vector<float>& all) {
-        return head_of(all, shape, shape.heads, sequence, head);
-      };
-      const auto expected = reference::attention_backward(
-          reference_head(of, qkv, sequence, head), of_head(dout), of_head(stored_out),
-          {forward.log_sums.begin() + row, forward.log_sums.begin() + row + shape.tokens});
-      expect_close(of_head(actual.q), expected.dq, of, mode.dtype, "dq");
-      const std::int64_t members = shape.heads_per_kv_head();
-      if (head % members == 0) {
-        dk = expected.dk;
-        dv = expected.dv;
-      } else {
-        reference::add(dk, expected.dk);
-        reference::add(dv, expected.dv);
-      }
-      if (head % members != members - 1) return;
-      const auto of_kv_head = [&](const std::vector<float>& all) {
-        return head_of(all, shape, shape.kv_heads, sequence, head / members);
-      };
-      expect_close(of_kv_head(actual.k), dk, of, mode.dtype, "dk");
-      expect_close(of_kv_head(actual.v), dv, of, mode.dtype, "dv");
-    });
+  const HostQkv actual = gradients.get();
+  const auto stored_out = out.get();
+  reference::Sums dk;
+  reference::Sums dv;
+  for_each_head(shape, [&](auto sequence, auto head, auto row) {
+    const auto of_head = [&](const std::vector<float>& all) {
+      return head_of(all, shape, shape.heads, sequence, head);
+    };
+    const auto expected = reference::attention_backward(
+        reference_head(of, qkv, sequence, head), of_head(dout), of_head(stored_out),
+        {forward.log_sums.begin() + row, forward.log_sums.begin() + row + shape.tokens});
+    expect_close(of_head(actual.q), expected.dq, of, mode.dtype, "dq");
+    const std::int64_t members = shape.heads_per_kv_head();
+    if (head % members == 0) {
+      dk = expected.dk;
+      dv = expected.dv;
+    } else {
+      reference::add(dk, expected.dk);
+      reference::add(dv, expected.dv);
+    }
+    if (head % members != members - 1) return;
+    const auto of_kv_head = [&](const std::vector<float>& all) {
+      return head_of(all, shape, shape.kv_heads, sequence, head / members);
+    };
+    expect_close(of_kv_head(actual.k), dk, of, mode.dtype, "dk");
+    expect_close(of_kv_head(actual.v), dv, of, mode.dtype, "dv");
+  });
+}
+
+class Attention : public ::testing::TestWithParam<Mode> {};
+
+TEST_P(Attention, ForwardAgreesWithDoublePrecision) {
+  TestDevice device(kLimits, GetParam().arithmetic);
+  for (const AttentionCase& of : cases()) expect_forward(device, GetParam(), of);
+}
+
+TEST_P(Attention, BackwardAgreesWithDoublePrecision) {
+  TestDevice device(kLimits, GetParam().arithmetic);
+  for (const AttentionCase& of : cases()) expect_backward(device, GetParam(), of);
+}
+
+// On a cuda device by a library where it has plans: the backward whole, and with room for one KV
+// head of two in slices.
+TEST(PlannedAttention, AgreesWithDoublePrecision) {
+  constexpr Mode kMode = {Dtype::bf16, Dtype::bf16, 0};
+  for (const AttentionCase& of : planned_cases()) {
+    TestDevice device(limits_planned_for(of, 64 * kMiB), kMode.arithmetic);
+    expect_forward(device, kMode, of);
+    expect_backward(device, kMode, of);
   }
+  const AttentionCase of = {{2, 300, 4, 2, 8}};
+  TestDevice device(limits_planned_for(of, 512 * kKiB), kMode.arithmetic);
+  expect_backward(device, kMode, of);
 }
 
 // Forward and backward, twice on the same device.

@@ -70,6 +70,19 @@ TEST(CudaDevice, TakesItsMemoryAtOnceAndGivesItBack) {
   EXPECT_EQ(cuda::open_gpu(0).free_bytes, before);
 }
 
+TEST(CudaDevice, WhatLibrariesTakeIsTheContexts) {
+  Gpu gpu = cuda::open_gpu(0);
+  const Gpu opened = gpu;
+  {
+    const cuda_sim::Memory<std::byte> handle(kMiB);
+    cuda::charge_growth(gpu);
+  }
+  EXPECT_EQ(gpu.context_bytes, opened.context_bytes + kMiB);
+  EXPECT_EQ(gpu.free_bytes, opened.free_bytes - kMiB);
+  cuda::charge_growth(gpu);
+  EXPECT_EQ(gpu.context_bytes, opened.context_bytes + kMiB) << "what others give back is not ours";
+}
+
 TEST(CudaDevice, OfNoMoreThanItsContextHasNoArena) {
   Budget host("host memory", kMiB);
   FailureLatch failure;
