@@ -1,10 +1,13 @@
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 #include "kernels/base/aligned_buffer.h"
 #include "kernels/base/bytes.h"
 #include "kernels/device/device.h"
 #include "offload/plan.h"
 #include "offload/plan_traffic.h"
+#include "offload/whole_units.h"
 
 namespace strata::offload {
 
@@ -18,14 +21,15 @@ std::int64_t granule(Tier tier) {
   return tier == Tier::device ? Device::kAlignmentBytes : kPageBytes;
 }
 
-// Where an attempt at a plan has the states that are not placed: all in host memory, or all on the
-// device, which updates them, so that nothing carries them; or on any tier, with the buffers that
-// do.
-enum class Homes : std::uint8_t { host, device, tiers };
+// The units whose state the device holds whole, whatever becomes of the others.
+enum class WholeUnits : std::uint8_t { none, as_fit, all };
 
 class Planner {
  public:
-  Planner(const PlanInput& input, Homes homes) : input_(input), homes_(homes) {}
+  Planner(const PlanInput& input, Homes homes, WholeUnits whole)
+      : input_(input), whole_units_(whole) {
+    plan_.homes = homes;
+  }
 
   PlanResult run() {
     plan_units();
@@ -73,8 +77,7 @@ class Planner {
     plan_.world_size = input_.world_size;
     plan_.update = input_.update;
     plan_.durability = input_.durability;
-    plan_.stays_on_device = homes_ == Homes::device;
-    plan_.device_updates = input_.device_updates && plan_.trains() && homes_ != Homes::host;
+    plan_.device_updates = input_.device_updates && plan_.trains() && plan_.homes != Homes::host;
     plan_.passes = input_.passes;
     plan_.prefetch = input_.prefetch;
     plan_.block_elements = input_.block_elements;
@@ -104,7 +107,7 @@ class Planner {
     for (const PlannedBuffer& buffer : input_.fixed) add(buffer.tier, buffer.tag, buffer.bytes);
     add(Tier::device, "gathered units",
         plan_.weight_slots * plan_.unit_elements_max * weight_bytes);
-    if (homes_ == Homes::tiers) {
+    if (plan_.homes == Homes::tiers) {
       plan_.weight_staging_slots = input_.prefetch + 2;
       add(Tier::host, "weight staging",
           plan_.weight_staging_slots * shard_elements_max() * weight_bytes);
@@ -118,16 +121,16 @@ class Planner {
     add(Tier::device, "gradient slots", kGradientSlots * plan_.unit_elements_max * 4);
     if (plan_.device_updates) {
       for (const Tier tier : {Tier::device, Tier::host}) {
-        add(tier, kDeviceUpdatesTag, plan_.norm_bytes());
+        add(tier, kDeviceUpdatesTag, norm_bytes(shard_elements_max()));
         add(tier, kDeviceUpdatesTag, kDomainBytes);
       }
     }
-    if (homes_ == Homes::device) return;
+    if (plan_.homes == Homes::device) return;
     add(Tier::host, "gradient staging", kGradientStagingSlots * shard_elements_max() * 4);
     if (input_.dtypes.gradients == Dtype::bf16) {
       add(Tier::host, "gradient staging", kGradientStagingSlots * shard_elements_max() * 2);
     }
-    if (homes_ == Homes::host) return;
+    if (plan_.homes != Homes::tiers) return;
     add(Tier::host, "optimizer staging", optimizer_buffer_bytes(plan_) * kOptimizerBuffers);
     add(Tier::host, "gradient staging", shard_elements_max() * 4);
   }
@@ -161,23 +164,28 @@ class Planner {
     add(tier, "activations", all);
     if (tier != Tier::nvme) return;
     add(Tier::host, "activation staging", in_slots);
-    if (homes_ != Homes::tiers && plan_.durability == Durability::none) add_checksums();
+    if (plan_.homes != Homes::tiers && plan_.durability == Durability::none) add_checksums();
   }
 
   void place_states() {
+    is_whole_.assign(plan_.units.size(), whole_units_ == WholeUnits::all);
+    TierBytes claimed = claimed_bytes();
+    if (whole_units_ == WholeUnits::as_fit) {
+      is_whole_ =
+          choose_whole_units(input_, plan_, room(Tier::device) - claimed[index(Tier::device)]);
+      claimed = claimed_bytes();
+    }
     for (const StateKind kind : kPlacementOrder) {
-      const auto wanted = input_.placement.states[static_cast<std::size_t>(kind)];
-      for (UnitPlan& unit : plan_.units) {
+      for (std::size_t u = 0; u < plan_.units.size(); ++u) {
+        UnitPlan& unit = plan_.units[u];
         const std::int64_t bytes = plan_.shard_bytes(unit, kind);
-        Tier tier = Tier::nvme;
-        if (wanted) {
-          tier = *wanted;
-        } else if (homes_ != Homes::host &&
-                   (homes_ == Homes::device || bytes <= room(Tier::device))) {
-          tier = Tier::device;
-        } else if (homes_ == Homes::host || bytes <= room(Tier::host)) {
-          tier = Tier::host;
-        }
+        const std::optional<Tier> claim = claim_of(u, kind);
+        if (claim) claimed[index(*claim)] -= bytes;
+        const auto has_room = [&](Tier tier) { return bytes <= room(tier) - claimed[index(tier)]; };
+        const Tier tier = claim                    ? *claim
+                          : has_room(Tier::device) ? Tier::device
+                          : has_room(Tier::host)   ? Tier::host
+                                                   : Tier::nvme;
         unit.tiers[static_cast<std::size_t>(kind)] = tier;
         add(tier, name_of(kind), bytes);
         add(Tier::nvme, kCheckpointSlotsTag,
@@ -187,6 +195,28 @@ class Planner {
     for (UnitPlan& unit : plan_.units) {
       unit.updated_on_device = plan_.device_updates && !unit.frozen && is_on_device(unit);
     }
+  }
+
+  static std::size_t index(Tier tier) { return static_cast<std::size_t>(tier); }
+
+  // Where a state lies whatever room the others leave.
+  std::optional<Tier> claim_of(std::size_t unit, StateKind kind) const {
+    const auto& wanted = input_.placement.states[static_cast<std::size_t>(kind)];
+    if (wanted) return wanted;
+    if (is_whole_[unit] != 0) return Tier::device;
+    return plan_.homes == Homes::tiers ? std::nullopt : std::optional(Tier::host);
+  }
+
+  using TierBytes = std::array<std::int64_t, kTiers>;
+  TierBytes claimed_bytes() const {
+    TierBytes bytes{};
+    for (std::size_t u = 0; u < plan_.units.size(); ++u) {
+      for (const StateKind kind : kPlacementOrder) {
+        const std::optional<Tier> claim = claim_of(u, kind);
+        if (claim) bytes[index(*claim)] += plan_.shard_bytes(plan_.units[u], kind);
+      }
+    }
+    return bytes;
   }
 
   // All that there is of its state.
@@ -207,30 +237,51 @@ class Planner {
   }
 
   const PlanInput& input_;
-  Homes homes_;
+  WholeUnits whole_units_;
+  std::vector<std::uint8_t> is_whole_;  // per unit
   Plan plan_;
 };
 
-bool all_states_in(Tier home, const Plan& plan) {
-  return std::all_of(plan.units.begin(), plan.units.end(), [&](const UnitPlan& unit) {
-    return std::all_of(unit.tiers.begin(), unit.tiers.end(),
-                       [&](Tier tier) { return tier == home; });
-  });
+// Whether --place let every unit's state lie where the plan's homes are.
+bool keeps_together(const Plan& plan) {
+  const auto count = [&](Tier tier) {
+    return std::ranges::count_if(plan.units, [&](const UnitPlan& unit) {
+      return std::ranges::count(unit.tiers, tier) == kStateKinds;
+    });
+  };
+  const bool any_on_device = count(Tier::device) > 0;
+  return count(Tier::device) + count(Tier::host) == std::ssize(plan.units) &&
+         any_on_device == (plan.homes != Homes::host);
+}
+
+std::int64_t nvme_bytes(const Plan& plan) {
+  return plan.nvme_read_bytes() + plan.nvme_written_bytes();
+}
+
+// Staging is paid for first, and states fill what is left. Whole units on the device leave the
+// processors less to do; that is not worth a slower step where the drive is the slowest: by more
+// than what rounding to whole shards comes to, a state that is read and written.
+PlanResult spread(const PlanInput& input) {
+  PlanResult by_kind = Planner(input, Homes::tiers, WholeUnits::none).run();
+  if (!input.device_updates || !by_kind.fits) return by_kind;
+  PlanResult by_unit = Planner(input, Homes::tiers, WholeUnits::as_fit).run();
+  if (!by_unit.fits) return by_kind;
+  const std::int64_t rounding = by_kind.plan.unit_elements_max / input.world_size * 2 * 4;
+  return nvme_bytes(by_unit.plan) <= nvme_bytes(by_kind.plan) + rounding ? by_unit : by_kind;
 }
 
 }  // namespace
 
 PlanResult make_plan(const PlanInput& input) {
-  // With everything on a device that updates it nothing moves, and with everything in host memory
-  // no staging is needed; if neither fits (or is wanted), staging is paid for first and states fill
-  // what is left.
-  if (input.device_updates) {
-    PlanResult result = Planner(input, Homes::device).run();
-    if (result.fits && all_states_in(Tier::device, result.plan)) return result;
+  constexpr std::pair<Homes, WholeUnits> kTogether[] = {{Homes::device, WholeUnits::all},
+                                                        {Homes::units, WholeUnits::as_fit},
+                                                        {Homes::host, WholeUnits::none}};
+  for (const auto& [homes, whole] : kTogether) {
+    if (whole != WholeUnits::none && !input.device_updates) continue;
+    PlanResult result = Planner(input, homes, whole).run();
+    if (result.fits && keeps_together(result.plan)) return result;
   }
-  PlanResult result = Planner(input, Homes::host).run();
-  if (result.fits && all_states_in(Tier::host, result.plan)) return result;
-  return Planner(input, Homes::tiers).run();
+  return spread(input);
 }
 
 }  // namespace strata::offload

@@ -36,7 +36,7 @@ std::int64_t optimizer_buffer_bytes(const Plan& plan) {
 }
 
 std::int64_t loading_staging_bytes(const Plan& plan) {
-  const bool loads = plan.stays_on_device || (plan.stages_state() && !plan.trains());
+  const bool loads = plan.stages_state() ? !plan.trains() : plan.homes != Homes::host;
   return loads ? kLoadingBlocks * plan.largest_block_bytes() : 0;
 }
 
@@ -82,11 +82,6 @@ std::int64_t Plan::checksum_bytes() const {
   const bool uses_storage =
       durability != Durability::none || stages_state() || activations == Tier::nvme;
   return uses_storage ? ExtentMap(*this).blocks() * kChecksumBytes : 0;
-}
-
-std::int64_t Plan::norm_bytes() const {
-  return unit_elements_max / world_size / kNormBlockElements *
-         static_cast<std::int64_t>(sizeof(double));
 }
 
 std::int64_t Plan::checkpoint_staging_bytes() const {

@@ -5,8 +5,15 @@
 // optimizer, and its walk is that of an evaluation.
 //
 // Knows the sizes of units, not what is in them. Per rank; every rank makes the same plan from the
-// same input. Unset placements are filled device first, then host, then NVMe, in the order of NVMe
-// bytes saved per byte held: activations, weights, gradients, then remainder and moments.
+// same input.
+//
+// Unset placements: activations lie on the first of device, host and NVMe that has room for them.
+// State stays together where that fits (Homes): first what the device updates, then host memory.
+// What does not fit so is spread over device, host and NVMe, in that order, kind by kind, in the
+// order of NVMe bytes saved per byte held: weights, gradients, then remainder and moments. A device
+// that updates holds as many whole units as fit before that, unless NVMe moves more for it. They
+// are taken in the order of the bytes that a step then neither moves nor passes over on the host,
+// per byte held.
 #pragma once
 
 #include <array>
@@ -45,6 +52,14 @@ enum class UpdateTime : std::uint8_t { deferred, in_backward };
 // shard's lasting state has two slots, but for frozen units, which are written once.
 enum class Durability : std::uint8_t { none, clean_mark, commits };
 inline constexpr int kSlotsMax = 2;
+
+// How the state lies, which decides what carries it.
+enum class Homes : std::uint8_t {
+  device,  // all on the device, which updates it: nothing does
+  units,   // whole units there, the others in host memory
+  host,    // all in host memory
+  tiers    // anywhere, through staging
+};
 
 struct PlanInput {
   std::vector<UnitSize> units;
@@ -109,8 +124,8 @@ struct Plan {
   std::vector<UnitPlan> units;
   std::vector<ScheduledUse> uses;  // of one pass
   int weight_slots = 0;
-  int weight_staging_slots = 0;        // 0: no unit needs staging
-  bool stays_on_device = false;        // all state, and updates: nothing carries it in a step
+  int weight_staging_slots = 0;  // 0: no unit needs staging
+  Homes homes = Homes::tiers;
   bool device_updates = false;         // some unit may be updated there
   std::int64_t unit_elements_max = 0;  // padded, all ranks' shards
   std::int64_t chunk_elements = 0;     // whole blocks, or the longest shard
@@ -138,8 +153,6 @@ struct Plan {
   int slots(const UnitPlan& unit, StateKind kind) const;
   // Host memory for the checksums of everything that could lie on NVMe; 0 when nothing can.
   std::int64_t checksum_bytes() const;
-  // Of a gradient that stays on the device: a sum for each kNormBlockElements of the longest shard.
-  std::int64_t norm_bytes() const;
   // Host memory to make state durable from and to fill it through; 0 when nothing outlives the run.
   std::int64_t checkpoint_staging_bytes() const;
   // What a commit writes, in a durable run: copies of what lasts, is updated and does not live in
@@ -192,7 +205,11 @@ inline constexpr int kOptimizerBuffers = 4;
 // A sum of squares of so many elements is what a gradient's norm consists of.
 inline constexpr std::int64_t kNormBlockElements = 4096;
 static_assert(kShardAlignmentElements % kNormBlockElements == 0);
-// What updates on the device tell the host: those sums, f64, and whether a unit left its domain.
+// Of a shard's: those sums, f64.
+constexpr std::int64_t norm_bytes(std::int64_t shard_elements) {
+  return shard_elements / kNormBlockElements * std::int64_t{sizeof(double)};
+}
+// What updates on the device tell the host: those sums, and whether a unit left its domain.
 inline constexpr const char* kDeviceUpdatesTag = "device updates";
 inline constexpr std::int64_t kDomainBytes = 4;
 // Of what is on NVMe: one for each block (extent_map.h), in host memory.

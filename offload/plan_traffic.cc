@@ -90,8 +90,7 @@ class TrafficCounter {
       };
       gradients(Phase::backward, Link::reduced, contributions * shard_bytes * peers());
       if (unit.updated_on_device) {
-        gradients(Phase::backward, Link::from_device,
-                  unit.shard_elements / kNormBlockElements * std::int64_t{sizeof(double)});
+        gradients(Phase::backward, Link::from_device, norm_bytes(unit.shard_elements));
         continue;
       }
       gradients(Phase::backward, Link::from_device, contributions * shard_bytes);
@@ -154,6 +153,19 @@ std::int64_t device_update_bytes(const Plan& plan) {
     if (unit.updated_on_device) elements += unit.shard_elements;
   }
   return update_bytes(plan, elements);
+}
+
+std::int64_t device_gradient_bytes(const PlanInput& input, const Plan& plan, std::size_t unit) {
+  const std::int64_t contributions = input.units[unit].gradient_contributions * input.passes;
+  const std::int64_t stored = bytes_of(plan.dtypes.gradients);
+  // The first one is kept for others, which are added to it.
+  std::int64_t bytes = contributions > 1 ? 8 + 12 * (contributions - 1) : 0;
+  if (plan.update == UpdateTime::deferred) {
+    bytes += (4 + stored) + stored;
+  } else {
+    bytes += (stored < 4 ? 8 : 0) + 4;  // rounded where it is
+  }
+  return bytes * plan.units[unit].shard_elements;
 }
 
 std::array<PhaseTraffic, kPhases> count_traffic(const PlanInput& input, const Plan& plan) {

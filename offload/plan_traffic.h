@@ -15,5 +15,8 @@ std::array<PhaseTraffic, kPhases> count_traffic(const PlanInput& input, const Pl
 std::int64_t update_bytes(const Plan& plan, std::int64_t elements);
 // Of all updates that a GPU makes in a step.
 std::int64_t device_update_bytes(const Plan& plan);
+// What a GPU passes over in a step for the gradient of a unit that it updates: its sum, what is
+// kept of it, and the norm.
+std::int64_t device_gradient_bytes(const PlanInput& input, const Plan& plan, std::size_t unit);
 
 }  // namespace strata::offload

@@ -22,10 +22,11 @@ class DeviceOptimizer {
  public:
   virtual ~DeviceOptimizer() = default;
 
-  // optim::update() of whole blocks of kScaleElements. Where that would return false,
-  // *left_domain becomes the unit + 1, unless another unit's is there.
+  // optim::update() of a multiple of kScaleElements. Moments in int8 begin with a block and, where
+  // there are several, end with one. Where that would return false, *left_domain becomes the unit
+  // + 1, unless another unit's is there.
   void update(Stream& stream, const StepSettings& settings, std::span<const Segment> segments,
-              const State& state, std::int32_t* left_domain);
+              const State& state, const Int8Blocks& blocks, std::int32_t* left_domain);
 
   // accumulated[i] += addend[i].
   virtual void accumulate(Stream& stream, float* accumulated, const float* addend,

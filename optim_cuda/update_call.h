@@ -16,11 +16,19 @@ struct SegmentConstants {
   bool frozen;
 };
 
+// Moments in int8 lie in blocks, each its codes and behind them its scales.
+struct Int8Blocks {
+  std::int64_t elements;
+  std::int64_t bytes;  // from one to the next
+};
+
 struct UpdateCall {
   static constexpr int kSegmentsMax = 64;
 
   Method method;
-  State state;
+  State state;  // in int8 with the moments of the block in which it begins
+  Int8Blocks blocks;
+  std::int32_t place_in_block;
   UpdateConstants constants;  // those of segments stand there
   SegmentConstants segments[kSegmentsMax];
   int segment_count;

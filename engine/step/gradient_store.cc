@@ -52,12 +52,12 @@ GradientStore::GradientStore(offload::StateStore& store, Device& device, WorkerS
       row_(tracer, span_names::kGradients),
       on_device_(on_device),
       unit_norms_(plan_.units.size()) {
-  if (plan_.device_updates) {
-    sums_ = device.allocate(offload::kDeviceUpdatesTag, plan_.norm_bytes());
-    host_sums_ = device.allocate_pinned(offload::kDeviceUpdatesTag, plan_.norm_bytes());
-  }
-  if (plan_.stays_on_device) return;
   const std::int64_t shard = plan_.unit_elements_max / plan_.world_size;
+  if (plan_.device_updates) {
+    sums_ = device.allocate(offload::kDeviceUpdatesTag, offload::norm_bytes(shard));
+    host_sums_ = device.allocate_pinned(offload::kDeviceUpdatesTag, offload::norm_bytes(shard));
+  }
+  if (plan_.homes == offload::Homes::device) return;
   block_norms_.resize(static_cast<std::size_t>(ceil_div(shard, kNormBlockElements)));
   for (Staging& staging : staging_) {
     staging.values = device.allocate_pinned("gradient staging", shard * 4);

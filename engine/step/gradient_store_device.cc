@@ -47,8 +47,7 @@ void GradientStore::update_in_backward(int unit, Stream& stream, float* shard) {
 }
 
 void GradientStore::measure_on_device(int unit, Stream& stream, const void* gradient, Dtype dtype) {
-  const std::int64_t bytes =
-      elements(unit) / kNormBlockElements * static_cast<std::int64_t>(sizeof(double));
+  const std::int64_t bytes = offload::norm_bytes(elements(unit));
   stream.fill_zero(sums_.data(), bytes);
   for (const ElementRange& trained : trained_[static_cast<std::size_t>(unit)]) {
     on_device_->add_square_sums(stream, reinterpret_cast<double*>(sums_.data()), gradient, dtype,

@@ -105,6 +105,7 @@ class StreamingOptimizer final : public offload::PendingUpdates {
   void expect_next(int unit) const;
   void end_unit(int unit);
   void update_on_device(int unit, Stream& stream, const float* gradient);
+  void launch_update(const Chunk& chunk, Stream& stream, const float* gradient);
   void check_device_updates();
   void update_unit(int unit, std::byte* weights, const std::byte* gradient);
   void issue_ahead();

@@ -14,7 +14,7 @@ using offload::Tier;
 void StreamingOptimizer::prepare_device_updates(Device& device) {
   STRATA_CHECK(on_device_ != nullptr);
   using offload::kDeviceUpdatesTag;
-  if (plan_.stays_on_device) {
+  if (!plan_.stages_state()) {
     memory_ =
         device.allocate_pinned(offload::kLoadingStagingTag, offload::loading_staging_bytes(plan_));
   }
@@ -35,33 +35,37 @@ void StreamingOptimizer::apply_final_on_device(int unit, Stream& stream, const f
   store_.end_update(unit);
 }
 
-// In int8 codes and scales alternate, block by block. `gradient`: null where it has its place.
+// `gradient`: null where it has its place. Of the blocks of moments in int8 the last may be short.
 void StreamingOptimizer::update_on_device(int unit, Stream& stream, const float* gradient) {
   expect_next(unit);
   const std::int64_t shard = store_.unit(unit).shard_elements;
-  const std::int64_t piece =
-      plan_.dtypes.moments == MomentFormat::int8 ? plan_.block_elements : shard;
-  std::vector<optim::Segment>& segments = segments_.front();
-  for (std::int64_t first = 0; first < shard; first += piece) {
-    const Chunk chunk{unit, first, std::min(piece, shard - first)};
-    Pointers at{};
-    for (int k = 0; k < offload::kStateKinds; ++k) {
-      const auto kind = static_cast<StateKind>(k);
-      if (!exists(kind, plan_.dtypes) || store_.tier(unit, kind) != Tier::device) continue;
-      at[static_cast<std::size_t>(k)] = store_.device(unit, kind) + bytes(kind, first);
-    }
-    optim::State state = state_of(chunk, at, 0, chunk.elements);
-    if (gradient != nullptr) {
-      state.gradient = gradient + first;
-      state.gradient_dtype = Dtype::f32;
-    }
-    cut_segments(unit, state.first_element, state.first_element + state.elements, segments);
-    on_device_->update(stream, settings_, segments, state,
-                       reinterpret_cast<std::int32_t*>(left_domain_.data()));
-  }
+  const bool in_blocks = plan_.dtypes.moments == MomentFormat::int8;
+  const std::int64_t rest = in_blocks ? shard % plan_.block_elements : 0;
+  launch_update({unit, 0, shard - rest}, stream, gradient);
+  launch_update({unit, shard - rest, rest}, stream, gradient);
   stream.record(*updated_on_device_);
   unchecked_ = true;
   end_unit(unit);
+}
+
+void StreamingOptimizer::launch_update(const Chunk& chunk, Stream& stream, const float* gradient) {
+  if (chunk.elements == 0) return;
+  Pointers at{};
+  for (int k = 0; k < offload::kStateKinds; ++k) {
+    const auto kind = static_cast<StateKind>(k);
+    if (!exists(kind, plan_.dtypes) || store_.tier(chunk.unit, kind) != Tier::device) continue;
+    at[static_cast<std::size_t>(k)] = store_.device(chunk.unit, kind) + bytes(kind, chunk.first);
+  }
+  optim::State state = state_of(chunk, at, 0, chunk.elements);
+  if (gradient != nullptr) {
+    state.gradient = gradient + chunk.first;
+    state.gradient_dtype = Dtype::f32;
+  }
+  std::vector<optim::Segment>& segments = segments_.front();
+  cut_segments(chunk.unit, state.first_element, state.first_element + state.elements, segments);
+  on_device_->update(stream, settings_, segments, state,
+                     {plan_.block_elements, plan_.block_bytes(StateKind::moment1)},
+                     reinterpret_cast<std::int32_t*>(left_domain_.data()));
 }
 
 // Once a step, before whoever waits for its updates can commit them.

@@ -70,22 +70,7 @@ class Int8Moments {
   __device__ static bool takes_part(bool updates) { return warp_max(updates ? 1 : 0) != 0; }
 
   __device__ Int8Moments(const UpdateCall& call, const Shared& shared, std::int64_t first)
-      : stored_(call.state, first),
-        key_(call.constants.rounding_key),
-        index_(static_cast<std::uint32_t>(call.state.first_element + first)) {
-#pragma unroll
-    for (int k = 0; k < kCount; ++k) {
-      const Moment& moment = k == 0 ? call.state.moment1 : call.state.moment2;
-      scale_at_[k] = moment.scales + first / kScaleElements;
-      const float scale = load(scale_at_[k]);
-#pragma unroll
-      for (int i = 0; i < kOwn; ++i) {
-        const int code = stored_.own[k].at[i];
-        values_[k].at[i] =
-            mul_rn(k == 0 ? signed_level(shared.of_signed, code) : shared.of_unsigned[code], scale);
-      }
-    }
-  }
+      : Int8Moments(call, shared, first, Place(call, first)) {}
   __device__ void get(int i, float (&moments)[kCount]) const {
 #pragma unroll
     for (int k = 0; k < kCount; ++k) moments[k] = values_[k].at[i];
@@ -117,6 +102,36 @@ class Int8Moments {
   }
 
  private:
+  // Of an element: the bytes before its block, and where it is there.
+  struct Place {
+    __device__ Place(const UpdateCall& call, std::int64_t first) {
+      const auto element = static_cast<std::uint32_t>(call.place_in_block + first);
+      const auto elements = static_cast<std::uint32_t>(call.blocks.elements);
+      before_bytes = element / elements * call.blocks.bytes;
+      within = element % elements;
+    }
+    std::int64_t before_bytes;
+    std::int64_t within;
+  };
+  __device__ Int8Moments(const UpdateCall& call, const Shared& shared, std::int64_t first,
+                         const Place& place)
+      : stored_(call.state, place.before_bytes + place.within),
+        key_(call.constants.rounding_key),
+        index_(static_cast<std::uint32_t>(call.state.first_element + first)) {
+#pragma unroll
+    for (int k = 0; k < kCount; ++k) {
+      const Moment& moment = k == 0 ? call.state.moment1 : call.state.moment2;
+      scale_at_[k] = moment.scales + place.before_bytes / 4 + place.within / kScaleElements;
+      const float scale = load(scale_at_[k]);
+#pragma unroll
+      for (int i = 0; i < kOwn; ++i) {
+        const int code = stored_.own[k].at[i];
+        values_[k].at[i] =
+            mul_rn(k == 0 ? signed_level(shared.of_signed, code) : shared.of_unsigned[code], scale);
+      }
+    }
+  }
+
   // Codes of magnitudes are their levels, those of numbers below zero the negated ones; 128 is 1.
   __device__ static float signed_level(const SharedArray<float>& levels, int code) {
     return code < kSignedLevels ? levels[code] : -levels[256 - code];

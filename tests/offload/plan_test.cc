@@ -74,7 +74,8 @@ TEST(Plan, ADeviceThatUpdatesHasAllStateWhereItFitsAndNothingCarriesIt) {
       EXPECT_EQ(bytes_tagged(plan, staging), 0) << staging;
     }
     EXPECT_EQ(plan.total_bytes(Tier::host),
-              loading_staging_bytes(plan) + round_up(plan.norm_bytes(), kPageBytes) + kPageBytes);
+              loading_staging_bytes(plan) +
+                  round_up(norm_bytes(plan.unit_elements_max), kPageBytes) + kPageBytes);
     Traffic expected;
     expected.add(Link::from_device, MovedKind::batch, kDomainBytes);
     for (const UnitPlan& unit : plan.units) {
@@ -102,6 +103,105 @@ TEST(Plan, AUnitIsUpdatedOnTheDeviceThatHoldsAllOfItsState) {
 
   input.placement.states[static_cast<std::size_t>(StateKind::moment2)] = Tier::host;
   EXPECT_EQ(updated_on_device(plan_of(input)), 0);
+}
+
+bool lies_whole_in(Tier tier, const UnitPlan& unit) {
+  return std::ranges::count(unit.tiers, tier) == kStateKinds;
+}
+
+std::int64_t state_bytes_of(const Plan& plan, const UnitPlan& unit) {
+  std::int64_t bytes = plan.shard_bytes(unit, StateKind::gradients);
+  for (const StateKind kind : kLastingKinds) bytes += plan.shard_bytes(unit, kind);
+  return bytes;
+}
+
+// A page less than all is a unit less. Of the units that the device lacks, none would fit, all are
+// in host memory, and nothing is staged.
+TEST(Plan, ADeviceThatUpdatesHasTheWholeUnitsThatFit) {
+  PlanInput input = small_input();
+  input.device_updates = true;
+  input.units[1].frozen = true;
+  const auto whole_units = [](const Plan& plan) {
+    return std::ranges::count_if(plan.units,
+                                 [](const UnitPlan& u) { return lies_whole_in(Tier::device, u); });
+  };
+  input.device_memory_bytes = plan_of(input).total_bytes(Tier::device) - kPageBytes;
+  EXPECT_EQ(whole_units(plan_of(input)), kUnits - 1);
+  int plans = 0;
+  for (; plan_of(input).homes == Homes::units; input.device_memory_bytes -= kPageBytes) {
+    const Plan plan = plan_of(input);
+    EXPECT_GT(whole_units(plan), 0);
+    EXPECT_FALSE(plan.stages_state());
+    EXPECT_GT(loading_staging_bytes(plan), 0);
+    const std::int64_t room = plan.device_memory_bytes - plan.total_bytes(Tier::device);
+    EXPECT_GE(room, 0);
+    for (const UnitPlan& unit : plan.units) {
+      if (lies_whole_in(Tier::device, unit)) continue;
+      EXPECT_TRUE(lies_whole_in(Tier::host, unit)) << unit.name;
+      EXPECT_GT(state_bytes_of(plan, unit), room) << unit.name;
+    }
+    ++plans;
+  }
+  EXPECT_GT(plans, kUnits);
+  EXPECT_EQ(plan_of(input).homes, Homes::host);
+}
+
+// A tied table has two gradients a pass, which stay where they are; a frozen unit moves its weights
+// alone; of equal ones the first comes first.
+TEST(Plan, TheUnitsThatSpareAStepMostComeFirst) {
+  PlanInput input = small_input();
+  input.device_updates = true;
+  input.units[1].frozen = true;
+  const Plan all = plan_of(input);
+  const auto on_device = [&](std::int64_t missing) {
+    input.device_memory_bytes = all.total_bytes(Tier::device) - missing;
+    std::vector<std::string> names;
+    for (const UnitPlan& unit : plan_of(input).units) {
+      if (lies_whole_in(Tier::device, unit)) names.push_back(unit.name);
+    }
+    return names;
+  };
+  const auto bytes = [&](std::size_t unit) { return state_bytes_of(all, all.units[unit]); };
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(on_device(0), (Names{"table", "a", "b", "c", "n"}));
+  EXPECT_EQ(on_device(bytes(1)), (Names{"table", "b", "c", "n"}));
+  EXPECT_EQ(on_device(bytes(1) + bytes(4)), (Names{"table", "b", "c"}));
+  EXPECT_EQ(on_device(bytes(1) + bytes(4) + bytes(3)), (Names{"table", "b"}));
+}
+
+// Beside what the user has placed there, which the device holds in any case.
+TEST(Plan, WholeUnitsLeaveRoomForWhatIsPlaced) {
+  PlanInput input = small_input();
+  input.device_updates = true;
+  input.device_memory_bytes = plan_of(input).total_bytes(Tier::device) - kPageBytes;
+  input.placement.states[static_cast<std::size_t>(StateKind::moment2)] = Tier::device;
+  const Plan plan = plan_of(input);
+  for (const UnitPlan& unit : plan.units) EXPECT_EQ(unit.tier(StateKind::moment2), Tier::device);
+  EXPECT_GT(updated_on_device(plan), 0);
+  EXPECT_LT(updated_on_device(plan), kUnits);
+}
+
+// Four passes read every weight nine times as often as an update its moments: with hardly any host
+// memory the device holds weights and gradients, of all units. Once these have room in host memory,
+// it holds whole units, for the same bytes of the drive.
+TEST(Plan, WholeUnitsMoveNoMoreOnTheDrive) {
+  const auto nvme = [](const Plan& plan) {
+    return plan.nvme_read_bytes() + plan.nvme_written_bytes();
+  };
+  PlanInput input = small_input();
+  input.passes = 4;
+  for (UnitSize& unit : input.units) unit.elements *= 20;
+  input.device_memory_bytes = 10 * kMiB;
+  for (const bool has_room : {false, true}) {
+    input.host_memory_bytes = (has_room ? 13 : 9) * kMiB;
+    input.device_updates = false;
+    const Plan by_kind = plan_of(input);
+    input.device_updates = true;
+    const Plan plan = plan_of(input);
+    EXPECT_GT(plan.total_bytes(Tier::nvme), 0);
+    EXPECT_LE(nvme(plan), nvme(by_kind) + plan.unit_elements_max * 8);
+    EXPECT_EQ(plan.units[1].updated_on_device, has_room);
+  }
 }
 
 TEST(Plan, StateThatFitsInHostMemoryNeedsNoStaging) {

@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <list>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "kernels/base/bytes.h"
@@ -73,6 +75,53 @@ class OnDevice {
   DeviceBuffer device_;
 };
 
+// Of a few scales, not a power of two, and with a gap.
+inline constexpr Int8Blocks kBlocks{3 * kScaleElements, 3 * kScaleElements + 64};
+
+// A moment in int8 as OnDevice has arrays, in blocks.
+class BlocksOnDevice {
+ public:
+  // `moment` is where it lies there from then on.
+  BlocksOnDevice(TestGpu& gpu, Moment& moment, std::int64_t elements)
+      : host_(moment), elements_(elements) {
+    if (moment.values == nullptr) return;
+    blocks_.resize(static_cast<std::size_t>(ceil_div(elements, kBlocks.elements) * kBlocks.bytes));
+    for_each_part([](std::byte* host, std::byte* block, std::int64_t bytes) {
+      std::memcpy(block, host, static_cast<std::size_t>(bytes));
+    });
+    device_.emplace(gpu, blocks_);
+    moment.values = device_->as<std::byte>();
+    moment.scales = reinterpret_cast<float*>(device_->as<std::byte>() + kBlocks.elements);
+  }
+  BlocksOnDevice(BlocksOnDevice&&) = delete;
+  ~BlocksOnDevice() {
+    device_.reset();
+    for_each_part([](std::byte* host, const std::byte* block, std::int64_t bytes) {
+      std::memcpy(host, block, static_cast<std::size_t>(bytes));
+    });
+  }
+
+ private:
+  template <typename Copy>
+  void for_each_part(const Copy& copy) {
+    if (blocks_.empty()) return;
+    std::byte* block = blocks_.data();
+    for (std::int64_t first = 0; first < elements_; first += kBlocks.elements) {
+      const std::int64_t count = std::min(kBlocks.elements, elements_ - first);
+      const std::int64_t scale = first / kScaleElements;
+      copy(static_cast<std::byte*>(host_.values) + first, block, count);
+      copy(reinterpret_cast<std::byte*>(host_.scales + scale), block + kBlocks.elements,
+           count / kScaleElements * 4);
+      block += kBlocks.bytes;
+    }
+  }
+
+  Moment host_;
+  std::int64_t elements_;
+  std::vector<std::byte> blocks_;
+  std::optional<OnDevice> device_;
+};
+
 // DeviceOptimizer::update() on a state of the host. Returns what it left in *left_domain, which was
 // `left` before.
 inline std::int32_t update_on_device(TestGpu& gpu, const StepSettings& settings,
@@ -89,14 +138,20 @@ inline std::int32_t update_on_device(TestGpu& gpu, const StepSettings& settings,
   State state = host;
   move(state.weight, state.elements * (state.remainder != nullptr ? 2 : 4));
   move(state.remainder, state.elements * 2);
+  const bool in_blocks = state.moments == MomentFormat::int8;
+  std::list<BlocksOnDevice> blocks;
   for (Moment* moment : {&state.moment1, &state.moment2}) {
-    move(moment->values, state.elements * moment_bytes(state.moments));
-    move(moment->scales, state.elements / kScaleElements * 4);
+    if (in_blocks) {
+      blocks.emplace_back(gpu, *moment, state.elements);
+    } else {
+      move(moment->values, state.elements * moment_bytes(state.moments));
+    }
   }
   move(state.gradient, state.elements * bytes_of(state.gradient_dtype));
   {
     const OnDevice flag(gpu, &left, sizeof(left));
-    gpu.optimizer().update(gpu.stream(), settings, segments, state, flag.as<std::int32_t>());
+    gpu.optimizer().update(gpu.stream(), settings, segments, state, kBlocks,
+                           flag.as<std::int32_t>());
   }
   return left;
 }

@@ -75,6 +75,33 @@ TEST_F(DeviceUpdate, OfMoreSegmentsThanOneLaunchTakes) {
       [&](const Form& form) { expect_the_cpus(form, Arrays(8192, random), segments, 0); });
 }
 
+// An optimizer that only counts its launches.
+class Launches final : public DeviceOptimizer {
+ public:
+  std::vector<std::int64_t> elements;
+
+  void accumulate(Stream&, float*, const float*, std::int64_t) override {}
+  void round_to_bf16(Stream&, bf16*, const float*, std::int64_t) override {}
+  void round_to_bf16(Stream&, float*, std::int64_t) override {}
+  void add_square_sums(Stream&, double*, const void*, Dtype, std::int64_t, std::int64_t) override {}
+
+ private:
+  void launch(Stream&, const UpdateCall& call) override { elements.push_back(call.state.elements); }
+};
+
+TEST_F(DeviceUpdate, OfManyBlocksAtOnce) {
+  for_each_form([&](const Form& form) {
+    std::mt19937 random(13);
+    const std::int64_t elements = 40 * kBlocks.elements;
+    Arrays arrays(elements, random);
+    const Segment all{elements, 1e-3f, 0.1f, false};
+    Launches launches;
+    launches.update(gpu_.stream(), settings_of(form), std::span(&all, 1),
+                    arrays.state(form, 0, elements), kBlocks, nullptr);
+    EXPECT_EQ(launches.elements, std::vector{elements}) << form.text();
+  });
+}
+
 // Where the key of stochastic rounding changes.
 TEST_F(DeviceUpdate, AcrossElementsOfTwoKeys) {
   const Segment all{1024, 1e-3f, 0.1f, false};

@@ -35,8 +35,9 @@ inline engine::RunSetup make_setup(const engine::Options& options, comm::Communi
   return engine::make_run_setup(options, comm.topology(), comm.staging_bytes(), block_elements,
                                 engine::Purpose::training, device);
 }
-inline engine::RunSetup make_setup(const engine::Options& options, const engine::Ranks& ranks) {
-  return make_setup(options, ranks.comm, offload::kShardAlignmentElements, ranks.device);
+inline engine::RunSetup make_setup(const engine::Options& options, const engine::Ranks& ranks,
+                                   std::int64_t block_elements = offload::kShardAlignmentElements) {
+  return make_setup(options, ranks.comm, block_elements, ranks.device);
 }
 
 // Members in the order in which `strata train` sets them up.
@@ -50,8 +51,9 @@ class EngineRun {
             std::int64_t block_elements = offload::kShardAlignmentElements)
       : EngineRun(options, faults, block_elements, nullptr) {}
   // As one of these, which outlive it.
-  EngineRun(const engine::Options& options, const engine::Ranks& ranks)
-      : EngineRun(options, std::nullopt, offload::kShardAlignmentElements, &ranks) {}
+  EngineRun(const engine::Options& options, const engine::Ranks& ranks,
+            std::int64_t block_elements = offload::kShardAlignmentElements)
+      : EngineRun(options, std::nullopt, block_elements, &ranks) {}
   ~EngineRun() {
     if (durable_ != nullptr) durable_->end();
   }
