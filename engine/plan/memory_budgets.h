@@ -10,6 +10,7 @@
 
 #include "engine/options/options.h"
 #include "engine/plan/rank_device.h"
+#include "kernels/base/bytes.h"
 #include "offload/comm/communicator.h"
 
 namespace strata::engine {
@@ -18,6 +19,10 @@ struct MemoryBudgets {
   std::int64_t device_bytes = 0;
   std::int64_t host_bytes = 0;
 };
+
+// What a search leaves of a GPU's memory that it divides: a context takes some MiB more or less
+// each time that a run starts.
+inline constexpr std::int64_t kContextSlackBytes = 64 * kMiB;
 
 // What a rank may take of this machine's memory, for both tiers.
 std::int64_t usable_memory_bytes(const comm::Topology& topology);

@@ -15,4 +15,8 @@ namespace strata::engine {
 int run_on_devices(const Options& options, const Ranks& joined,
                    const std::function<int(Ranks&)>& command);
 
+// The least free memory and the largest context of all ranks' GPUs become those of each, so that
+// every rank plans alike, and for the smallest. Collective.
+void agree_on_memory(comm::Communicator& comm, Gpu& gpu);
+
 }  // namespace strata::engine
