@@ -172,11 +172,11 @@ MachineDescription parse_machine_description(std::string_view text) {
 }
 
 MachineDescription read_machine_description(const std::string& path) {
-  const std::optional<std::string> text = io::read_file(path);
-  if (!text) throw_error<ConfigError>("--machine {}: there is no such file", path);
   try {
+    const std::optional<std::string> text = io::read_file(path);
+    if (!text) throw ConfigError("there is no such file");
     return parse_machine_description(*text);
-  } catch (const ConfigError& e) {
+  } catch (const Error& e) {
     throw_error<ConfigError>("--machine {}: {}", path, e.what());
   }
 }

@@ -4,12 +4,13 @@
 
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "engine/options/option_check.h"
+#include "engine/options/path_check.h"
 #include "kernels/base/error.h"
 
 namespace strata::engine {
@@ -129,9 +130,7 @@ std::vector<ConfigEntry> parse_config(std::string_view text, const std::string& 
 }
 
 std::vector<ConfigEntry> read_config_file(const std::string& path) {
-  if (std::filesystem::is_directory(path)) {
-    throw_error<ConfigError>("--config {} is a directory; give a file", path);
-  }
+  name_in_errors("config", [&] { check_path(path, OptionPaths::file); });
   std::ifstream file(path, std::ios::binary);
   const std::string text{std::istreambuf_iterator<char>(file), {}};
   if (!file) {

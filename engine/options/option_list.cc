@@ -47,16 +47,24 @@ bool is_given(const Options& options, std::string_view name) {
   return std::find(options.given.begin(), options.given.end(), name) != options.given.end();
 }
 
+std::vector<std::string_view> paths_in(const OptionSpec& option, std::string_view text) {
+  if (option.paths == OptionPaths::none) return {};
+  if (option.paths != OptionPaths::several) return {text};
+  std::vector<std::string_view> paths;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    paths.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return paths;
+}
+
 std::string recorded_value(const OptionSpec& option, const Options& options) {
   const std::string value = option.get(options);
   if (option.paths == OptionPaths::none) return value;
-  if (option.paths == OptionPaths::one) return absolute(value);
   std::string recorded;
-  for (std::size_t begin = 0; begin <= value.size();) {
-    const std::size_t end = std::min(value.find(',', begin), value.size());
-    if (begin > 0) recorded += ',';
-    recorded += absolute(std::string_view(value).substr(begin, end - begin));
-    begin = end + 1;
+  for (const std::string_view path : paths_in(option, value)) {
+    recorded += (path.data() == value.data() ? "" : ",") + absolute(path);
   }
   return recorded;
 }

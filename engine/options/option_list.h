@@ -62,8 +62,8 @@ class CommandSet {
   unsigned bits_ = 0;
 };
 
-// Whether an option names files or folders: one, or several with commas between.
-enum class OptionPaths : std::uint8_t { none, one, several };
+// Whether an option names a file, a folder, or several of either with commas between.
+enum class OptionPaths : std::uint8_t { none, file, folder, several };
 
 struct OptionSpec {
   std::string name;  // "global-batch"
@@ -86,6 +86,9 @@ struct OptionSpec {
   bool of_a_start = false;    // says how the program begins, not what the run is: not recorded
   OptionPaths paths = OptionPaths::none;
 };
+
+// The paths that its text names.
+std::vector<std::string_view> paths_in(const OptionSpec& option, std::string_view text);
 
 // The value as it is recorded with a run and compared with what is recorded: paths are absolute,
 // so that they mean the same from wherever the run goes on.

@@ -58,7 +58,7 @@ void add_tiers(ListBuilder& list) {
       "machine", "Plan for the machine that this file describes (docs/machines), not for this one",
       text_field("FILE", &Options::machine));
   machine.of_a_start = true;
-  machine.paths = OptionPaths::one;
+  machine.paths = OptionPaths::file;
 }
 
 void add_limits(ListBuilder& list) {

@@ -8,7 +8,7 @@ void add_run(ListBuilder& list) {
   list.used_by(kTrainAndPlan);
   list.add("run", "Folder for the run's options, plan, log and state: a new one, or see --resume",
            text_field("DIR", &Options::run), {"output_dir", "out_dir", "run_dir"})
-      .paths = OptionPaths::one;
+      .paths = OptionPaths::folder;
   list.add(
       "checkpoint-every",
       "Steps or time (s, min, h) from one checkpoint of the state to the next; 0 keeps it only "
@@ -38,7 +38,8 @@ void add_run(ListBuilder& list) {
       "resume-from",
       "Begin with the weights, moments and step of a portable checkpoint; with --resume, "
       "where the folder has no run yet",
-      text_field("DIR", &Options::resume_from));
+      text_field("DIR", &Options::resume_from))
+      .paths = OptionPaths::folder;
   add_of_a_start("allow-change",
                  "Options that may differ from the run's although its weights then will, such as "
                  "lr; arithmetic: where this machine lacks the recorded one",
@@ -46,12 +47,12 @@ void add_run(ListBuilder& list) {
   list.add("checkpoint-to",
            "Folder for portable checkpoints: copies of the run's, made while training goes on",
            text_field("DIR", &Options::checkpoint_to))
-      .paths = OptionPaths::one;
+      .paths = OptionPaths::folder;
   list.add("checkpoint-keep", "Portable checkpoints that are kept, the newest ones",
            integer_field(&Options::checkpoint_keep), {"save_total_limit"});
   list.add("export", "Write the trained model to this folder at the end, as Hugging Face has them",
            text_field("DIR", &Options::export_to))
-      .paths = OptionPaths::one;
+      .paths = OptionPaths::folder;
   list.add("export-every",
            "Steps between snapshots of the model beside the folder of --export, DIR-step-00000100",
            integer_field(&Options::export_every));
@@ -103,14 +104,14 @@ void add_watching(ListBuilder& list) {
       "steps that are computed again stand in it twice",
       text_field("FILE", &Options::log), {"log_file"});
   log.of_a_rank = true;
-  log.paths = OptionPaths::one;
+  log.paths = OptionPaths::file;
   OptionSpec& trace =
       list.add("trace",
                "Write a Chrome trace of streams and threads to this file, or with several ranks to "
                "FILE.RANK",
                text_field("FILE", &Options::trace));
   trace.of_a_rank = true;
-  trace.paths = OptionPaths::one;
+  trace.paths = OptionPaths::file;
   OptionSpec& profile = list.add(
       "profile",
       "Show at the end where the time of the median and the slowest step went, and what limits the "
@@ -121,7 +122,7 @@ void add_watching(ListBuilder& list) {
   list.used_by({CommandKind::report});
   list.add("output", "File to write the page to; unset, report.html in the run's folder",
            text_field("FILE", &Options::output))
-      .paths = OptionPaths::one;
+      .paths = OptionPaths::file;
   list.used_by({CommandKind::train, CommandKind::plan, CommandKind::tune, CommandKind::inspect,
                 CommandKind::verify, CommandKind::export_run, CommandKind::gc, CommandKind::doctor,
                 CommandKind::bench_io, CommandKind::bench_optimizer});

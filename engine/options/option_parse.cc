@@ -6,6 +6,7 @@
 
 #include "engine/options/config_file.h"
 #include "engine/options/option_list.h"
+#include "engine/options/path_check.h"
 #include "engine/options/unknown_option.h"
 #include "kernels/base/error.h"
 
@@ -15,6 +16,7 @@ namespace {
 void set_option(const OptionSpec& spec, Options& options, std::string_view text,
                 std::string_view where) {
   try {
+    check_paths(spec, text);
     spec.set(options, text);
     if (!is_given(options, spec.name)) options.given.push_back(spec.name);
   } catch (const ConfigError& e) {
@@ -130,6 +132,7 @@ Options parse_options(const CommandSyntax& command, const std::vector<std::strin
 
   Options options = base;
   options.arguments = operands(app.remaining(), command);
+  for (const std::string& path : options.arguments) check_path(path, OptionPaths::folder);
   options.given.clear();
   for (const std::string& path : config->results()) apply_config_file(path, command, options);
   for (std::size_t i = 0; i < given.size(); ++i) {

@@ -53,6 +53,28 @@ TEST(OptionList, EveryValueIsReadBackAsItWasWritten) {
   }
 }
 
+TEST(ParseOptions, PathsThatNoFileSystemHasAreRefusedByTheirOption) {
+  const std::string name(300, 'a');
+  const std::string file_too = "x," + name;
+  for (const OptionSpec& spec : option_list()) {
+    if (spec.paths == OptionPaths::none || !kPlan.takes(spec)) continue;
+    const bool several = spec.paths == OptionPaths::several;
+    const auto error = [&](const std::string& path) {
+      return error_text<ConfigError>([&] { parse_options(kPlan, {"--" + spec.name, path}); });
+    };
+    EXPECT_PRED2(mentions, error(several ? file_too : name), "--" + spec.name + ": aaa");
+    EXPECT_PRED2(mentions, error(several ? file_too : name), "File name too long");
+    if (spec.paths == OptionPaths::file) {
+      EXPECT_PRED2(mentions, error("/"), "--" + spec.name + ": / is a folder; give a file");
+    }
+  }
+  EXPECT_PRED2(mentions, parse_error({"--config", name}), "--config: aaa");
+  EXPECT_PRED2(mentions, parse_error({"--config", "/"}), "--config: / is a folder");
+  const CommandSyntax inspect{"inspect", "DIR...", CommandKind::inspect};
+  EXPECT_PRED2(mentions, error_text<ConfigError>([&] { parse_options(inspect, {name}); }),
+               "File name too long");
+}
+
 TEST(ParseOptions, FillsFieldsOfEveryKind) {
   const Options o = parse({"--model",
                            "gpt2-124m",
