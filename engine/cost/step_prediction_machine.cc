@@ -24,10 +24,13 @@ bool slows_itself_down(const std::optional<GpuRates>& gpu) {
 }  // namespace
 
 PredictedMachine::PredictedMachine(const MachineRates& rates, int threads)
-    : rates_(rates), one_core_(1.0 / threads), copying_core_(one_core_) {
+    : rates_(rates),
+      workers_(rates.workers_share),
+      one_core_(workers_ / threads),
+      copying_core_(one_core_) {
   if (rates.core_memory_bytes_per_s > 0) {
-    copying_core_ =
-        std::clamp(rates.core_memory_bytes_per_s / rates.memory_bytes_per_s, one_core_, 1.0);
+    copying_core_ = std::clamp(workers_ * rates.core_memory_bytes_per_s / rates.memory_bytes_per_s,
+                               one_core_, workers_);
   }
   for (int r = 0; r < kResources; ++r) {
     const auto resource = static_cast<Resource>(r);
@@ -58,8 +61,9 @@ void PredictedMachine::wait(Lane& lane, std::initializer_list<Moment> moments) {
   }
 }
 
-void PredictedMachine::on_all_cores(Lane& lane, double seconds) {
-  lane.last = fluid_.add_shared_task(server(Resource::cores), seconds, 1, {lane.last});
+void PredictedMachine::on_workers(Lane& lane, double seconds) {
+  lane.last =
+      fluid_.add_shared_task(server(Resource::cores), seconds * workers_, workers_, {lane.last});
 }
 
 Moment PredictedMachine::on_one_core(double core_seconds, Moment after) {
@@ -68,17 +72,20 @@ Moment PredictedMachine::on_one_core(double core_seconds, Moment after) {
 }
 
 void PredictedMachine::compute(Lane& lane, double seconds) {
-  if (!rates_.gpu) return on_all_cores(lane, seconds);
-  lane.last =
-      fluid_.add_queued_task(server(Resource::gpu), Fluid::Queue::first, seconds, {lane.last});
+  const bool by_workers = !rates_.gpu;
+  const Moment begin = lane.last;
+  if (by_workers) on_workers(lane, seconds);
+  if (by_workers && workers_ == 1) return;  // the cores are these
+  const Resource device = by_workers ? Resource::workers : Resource::gpu;
+  wait(lane, {fluid_.add_queued_task(server(device), Fluid::Queue::first, seconds, {begin})});
 }
 
 void PredictedMachine::pass_over(Lane& lane, double bytes) {
-  on_all_cores(lane, seconds_of(bytes, rates_.memory_bytes_per_s));
+  on_workers(lane, seconds_of(bytes, rates_.memory_bytes_per_s));
 }
 
 void PredictedMachine::update(Lane& lane, double bytes) {
-  on_all_cores(lane, seconds_of(bytes, rates_.optimizer_bytes_per_s));
+  on_workers(lane, seconds_of(bytes, rates_.optimizer_bytes_per_s));
 }
 
 void PredictedMachine::update_on_device(Lane& lane, double bytes) {
@@ -87,7 +94,7 @@ void PredictedMachine::update_on_device(Lane& lane, double bytes) {
 
 void PredictedMachine::copy_in_host(Lane& lane, double bytes) {
   lane.last = fluid_.add_shared_task(server(Resource::cores),
-                                     seconds_of(2 * bytes, rates_.memory_bytes_per_s),
+                                     workers_ * seconds_of(2 * bytes, rates_.memory_bytes_per_s),
                                      copying_core_, {lane.last});
 }
 
@@ -136,11 +143,11 @@ Moment PredictedMachine::read(double bytes, std::initializer_list<Moment> after)
 
 void PredictedMachine::check(Lane& lane, Moment arrival, double bytes) {
   wait(lane, {arrival});
-  on_all_cores(lane, seconds_of(bytes, rates_.checksum_bytes_per_s));
+  on_workers(lane, seconds_of(bytes, rates_.checksum_bytes_per_s));
 }
 
 Moment PredictedMachine::write(Lane& lane, double bytes) {
-  on_all_cores(lane, seconds_of(bytes, rates_.checksum_bytes_per_s));
+  on_workers(lane, seconds_of(bytes, rates_.checksum_bytes_per_s));
   return transfer(Fluid::Queue::second, bytes, rates_.nvme.written_bytes_per_s, lane.last);
 }
 

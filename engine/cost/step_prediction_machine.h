@@ -3,7 +3,8 @@
 //
 // A *lane* is a thread or a stream: what is asked of it comes after what it was asked before. A
 // *moment* is when some task is done. On the cpu device compute and copies are the cores'; a copy,
-// made by the thread of its stream, can use one of them, everything else that the cores do all.
+// made by the thread of its stream, can use one of them, everything else that the cores do as many
+// as there are workers.
 #pragma once
 
 #include <array>
@@ -64,13 +65,15 @@ class PredictedMachine {
   Fluid::Server server(Resource resource) const {
     return servers_[static_cast<std::size_t>(resource)];
   }
-  void on_all_cores(Lane& lane, double seconds);
+  void on_workers(Lane& lane, double seconds);
   Moment on_one_core(double core_seconds, Moment after);
   void copy(Lane& lane, Resource link, double bytes);
   Moment transfer(Fluid::Queue queue, double bytes, double bytes_per_s, Moment after);
 
   const MachineRates& rates_;
-  // As shares of all: one at work; and one that copies, which alone gets more of the memory's rate.
+  // As shares of all cores: the workers; one at work; and one that copies, which alone gets more of
+  // the memory's rate.
+  double workers_;
   double one_core_;
   double copying_core_;
   Fluid fluid_;

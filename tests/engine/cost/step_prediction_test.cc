@@ -83,6 +83,10 @@ TEST(StepPrediction, InMemoryItIsTheCompute) {
   const double forward = 4 * (0.001 + 12 * 0.026 + 0.052);
   EXPECT_NEAR(prediction.phases_s[0], forward, kRounding);
   EXPECT_NEAR(prediction.phases_s[1], expected - forward, kRounding);
+  MachineRates half;
+  half.workers_share = 0.5;  // the other cores are free
+  EXPECT_NEAR(predict_step(setup, half, some_compute()).busy(Resource::cores), expected / 2,
+              kRounding);
 }
 
 TEST(StepPrediction, PartsOfMicroBatchesCountAsParts) {
@@ -142,9 +146,15 @@ TEST(StepPrediction, AGpuUpdatesWhatIsAllOnIt) {
     MachineRates rates = free_machine();
     rates.memory_bytes_per_s = 1e3;  // the cores would take long
     rates.gpu = GpuRates{.memory_bytes_per_s = 1e9};
-    std::int64_t elements = 0;
-    for (const offload::UnitPlan& unit : setup.plan.units) elements += unit.shard_elements;
-    const double updates_s = static_cast<double>(offload::update_bytes(setup.plan, elements)) / 1e9;
+    // 28 bytes of state and gradient an element. The tied table's first gradient is copied (8) and
+    // the second one added to it (12). All are read for the norm (4); deferred, copied first (8).
+    double bytes = 0;
+    for (std::size_t u = 0; u < setup.plan.units.size(); ++u) {
+      const bool tied = setup.plan_input.units[u].gradient_contributions == 2;
+      bytes += static_cast<double>(setup.plan.units[u].shard_elements) *
+               (28 + (tied ? 20 : 0) + (clip > 0 ? 12 : 4));
+    }
+    const double updates_s = bytes / 1e9;
     EXPECT_NEAR(step_cost(setup, rates, {}).bound_s(), updates_s, kRounding);
     EXPECT_NEAR(predict_step(setup, rates, {}).step_s, updates_s, kRounding);
     EXPECT_NEAR(predict_step(setup, rates, some_compute()).step_s,
@@ -259,6 +269,7 @@ class RandomPlan {
     const double slower = std::min(rates.nvme.read_bytes_per_s, rates.nvme.written_bytes_per_s);
     rates.nvme.mixed_bytes_per_s = coin() ? slower * (0.7 + 1.3 * share()) : 0;
     rates.nvme.core_s_per_byte = 1 / (4 * rate());
+    if (coin()) rates.workers_share = share();
     if (coin()) rates.gpu = GpuRates{1, 1, rate(), rate()};
     if (rates.gpu && coin()) {
       const auto [slow, fast] =
