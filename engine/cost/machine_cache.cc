@@ -11,6 +11,7 @@
 #include <string_view>
 #include <utility>
 
+#include "engine/cost/measured_rates.h"
 #include "io/drive_space.h"
 #include "io/plain_file.h"
 #include "kernels/base/error.h"
@@ -22,8 +23,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kVersion = 4;
+constexpr int kVersion = 5;
 constexpr const char* kCores = "cores";
+constexpr const char* kOptimizer = "optimizer";
 constexpr const char* kArithmetic = "arithmetic";
 constexpr const char* kGpu = "gpu";
 constexpr const char* kDrives = "drives";
@@ -57,19 +59,28 @@ nlohmann::json json_of(const MachineIdentity& identity) {
           {"driver", identity.driver}};
 }
 
-// What the cores' rates depend on: who shares memory and network, how state is stored, and how
-// much of it is passed over at once, to a power of two, which a cache may hold.
+// To a power of two.
+int magnitude(std::int64_t elements) {
+  return std::bit_width(static_cast<std::uint64_t>(elements));
+}
+
+// What the cores' rates depend on: who shares memory and network, and how much is passed over at
+// once, which a cache may hold.
 std::string cores_key(const RunSetup& setup) {
-  const offload::StateDtypes& dtypes = setup.plan.dtypes;
-  std::int64_t elements = 1;
+  std::int64_t elements = 0;
   for (const offload::UnitPlan& unit : setup.plan.units) {
     elements = std::max(elements, unit.shard_elements);
   }
-  return fmt::format("{} of {} ranks on {} hosts, {} weights, {} moments {}, {} gradients, 2^{}",
-                     setup.topology.local_world_size, setup.topology.world_size,
-                     setup.topology.hosts, name_of(dtypes.weights), dtypes.moment_count,
-                     setup.options.moments, name_of(dtypes.gradients),
-                     std::bit_width(static_cast<std::uint64_t>(elements)));
+  return fmt::format("{} of {} ranks on {} hosts, 2^{}", setup.topology.local_world_size,
+                     setup.topology.world_size, setup.topology.hosts, magnitude(elements));
+}
+
+// Updates depend on how state is stored too, and on how much of it there is.
+std::string optimizer_key(const RunSetup& setup) {
+  const offload::StateDtypes& dtypes = setup.plan.dtypes;
+  return fmt::format("{}, {} weights, {} moments {}, {} gradients, 2^{}", cores_key(setup),
+                     name_of(dtypes.weights), dtypes.moment_count, setup.options.moments,
+                     name_of(dtypes.gradients), magnitude(updated_elements(setup.plan)));
 }
 
 std::string arithmetic_key(const RunSetup& setup) {
@@ -137,6 +148,7 @@ MachineIdentity identify_machine(const RunSetup& setup) {
 
 std::string machine_cache_path(const MachineIdentity& identity) {
   fs::path folder = variable("XDG_CACHE_HOME");
+  if (!folder.is_absolute()) folder.clear();  // as the XDG specification has it
   if (folder.empty() && !variable("HOME").empty()) folder = fs::path(variable("HOME")) / ".cache";
   if (folder.empty()) return "";
   const std::string hash = hash_text(json_of(identity).dump());
@@ -176,7 +188,8 @@ std::optional<MachineRates> MachineCache::find_rates(
   const nlohmann::json* const arithmetic = find(kArithmetic, arithmetic_key(setup));
   const nlohmann::json* const drives = find(kDrives, drives_key(setup, directories));
   const nlohmann::json* const gpu = find(kGpu, arithmetic_key(setup));
-  if (cores == nullptr || arithmetic == nullptr) return std::nullopt;
+  const std::optional<double> optimizer = find_optimizer(setup);
+  if (cores == nullptr || !optimizer || arithmetic == nullptr) return std::nullopt;
   if (gpu == nullptr && setup.device.gpu) return std::nullopt;
   if (drives == nullptr && !directories.empty()) return std::nullopt;
   MachineRates rates;
@@ -185,9 +198,9 @@ std::optional<MachineRates> MachineCache::find_rates(
   rates.default_arithmetic = recorded.default_arithmetic;
   rates.memory_bytes_per_s = cores->at(0);
   rates.core_memory_bytes_per_s = cores->at(1);
-  rates.optimizer_bytes_per_s = cores->at(2);
-  rates.checksum_bytes_per_s = cores->at(3);
-  rates.network.bytes_per_s = cores->at(4);
+  rates.checksum_bytes_per_s = cores->at(2);
+  rates.network.bytes_per_s = cores->at(3);
+  rates.optimizer_bytes_per_s = *optimizer;
   rates.workers_share = workers_share(setup);
   if (gpu != nullptr) rates.gpu = {gpu->at(0), gpu->at(1), gpu->at(2), gpu->at(3), gpu->at(4)};
   if (!directories.empty()) {
@@ -198,12 +211,11 @@ std::optional<MachineRates> MachineCache::find_rates(
 
 void MachineCache::store_rates(const RunSetup& setup, std::span<const std::string> directories,
                                const MachineRates& rates) {
-  if (rates.memory_bytes_per_s > 0 && rates.optimizer_bytes_per_s > 0 &&
-      rates.checksum_bytes_per_s > 0) {
+  if (rates.memory_bytes_per_s > 0 && rates.checksum_bytes_per_s > 0) {
     tables_[kCores][cores_key(setup)] = {rates.memory_bytes_per_s, rates.core_memory_bytes_per_s,
-                                         rates.optimizer_bytes_per_s, rates.checksum_bytes_per_s,
-                                         rates.network.bytes_per_s};
+                                         rates.checksum_bytes_per_s, rates.network.bytes_per_s};
   }
+  keep_optimizer(setup, rates.optimizer_bytes_per_s);
   if (rates.gpu && rates.gpu->to_device_bytes_per_s > 0) {
     tables_[kGpu][arithmetic_key(setup)] = json_of(*rates.gpu);
   }
@@ -211,6 +223,20 @@ void MachineCache::store_rates(const RunSetup& setup, std::span<const std::strin
   const std::string drives = drives_key(setup, directories);
   if (rates.nvme.in_use() && !drives.empty()) tables_[kDrives][drives] = json_of(rates.nvme);
   write();
+}
+
+std::optional<double> MachineCache::find_optimizer(const RunSetup& setup) const {
+  const nlohmann::json* const rate = find(kOptimizer, optimizer_key(setup));
+  return rate == nullptr ? std::nullopt : std::optional<double>(*rate);
+}
+
+void MachineCache::store_optimizer(const RunSetup& setup, double bytes_per_s) {
+  keep_optimizer(setup, bytes_per_s);
+  write();
+}
+
+void MachineCache::keep_optimizer(const RunSetup& setup, double bytes_per_s) {
+  if (bytes_per_s > 0) tables_[kOptimizer][optimizer_key(setup)] = bytes_per_s;
 }
 
 std::optional<ComputeCost> MachineCache::find_compute(const RunSetup& setup,

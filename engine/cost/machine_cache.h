@@ -3,10 +3,10 @@
 //   $XDG_CACHE_HOME/strata/machine-HASH.json, or ~/.cache/strata/machine-HASH.json
 //
 // one file for each identity of a machine, so that machines may share a home directory. In it are
-// tables of the cores' rates, of matmuls and their arithmetic by the shapes of a model, of drives
-// by what their directories lie on, and of what layers cost by the shapes of a model and its
-// micro-batch. A run records the arithmetic that it computes with for itself, whatever is here
-// (recorded_arithmetic.h).
+// tables of the cores' rates, of updates by the formats of state, of matmuls and their arithmetic
+// by the shapes of a model, of drives by what their directories lie on, and of what layers cost by
+// the shapes of a model and its micro-batch. A run records the arithmetic that it computes with for
+// itself, whatever is here (recorded_arithmetic.h).
 //
 // A file that is damaged, of another version or of another machine is not used and replaced by the
 // next store; note() says so. A cache that cannot be written is none: store_*() note it and go on.
@@ -38,7 +38,8 @@ struct MachineIdentity {
 // Settles the instruction set of the library that multiplies, as attach_cpu_ops() does.
 MachineIdentity identify_machine(const RunSetup& setup);
 
-// Where the cache of a machine is; "" where neither variable nor home directory says.
+// Where the cache of a machine is; "" where neither variable, which must be absolute, nor home
+// directory says.
 std::string machine_cache_path(const MachineIdentity& identity);
 
 class MachineCache {
@@ -54,6 +55,10 @@ class MachineCache {
   void store_rates(const RunSetup& setup, std::span<const std::string> directories,
                    const MachineRates& rates);
 
+  // Of updates alone, which depend on the formats of state: MachineRates::optimizer_bytes_per_s.
+  std::optional<double> find_optimizer(const RunSetup& setup) const;
+  void store_optimizer(const RunSetup& setup, double bytes_per_s);
+
   // Of this model's shapes, micro-batch, precision, recompute and the matmuls' arithmetic.
   std::optional<ComputeCost> find_compute(const RunSetup& setup, const MachineRates& rates) const;
   void store_compute(const RunSetup& setup, const MachineRates& rates, const ComputeCost& cost);
@@ -64,6 +69,7 @@ class MachineCache {
  private:
   nlohmann::json read() const;  // the tables; throws for what must not be used
   const nlohmann::json* find(const char* table, const std::string& key) const;
+  void keep_optimizer(const RunSetup& setup, double bytes_per_s);
   void write();
 
   std::string path_;

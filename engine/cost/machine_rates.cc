@@ -21,19 +21,6 @@ Dtype majority(const std::vector<ops::MatmulChoice>& choices) {
   return 2 * bf16 >= static_cast<std::ptrdiff_t>(choices.size()) ? Dtype::bf16 : Dtype::f32;
 }
 
-// The one that --matmul-dtype asks for.
-std::optional<Dtype> forced_arithmetic(const RunSetup& setup, CpuDevice& device) {
-  if (setup.options.matmul_dtype == "auto") return std::nullopt;
-  if (setup.options.matmul_dtype == "f32") return Dtype::f32;
-  if (!ops::multiplies_bf16(device)) {
-    throw_error<ConfigError>(
-        "--matmul-dtype bf16: {} cannot multiply bf16 on this machine or with this --isa; use f32 "
-        "or auto",
-        ops::matmul_library());
-  }
-  return Dtype::bf16;
-}
-
 // The recorded choices with the speeds that they have here.
 std::vector<ops::MatmulChoice> measure_recorded(const RunSetup& setup, CpuDevice& device,
                                                 std::span<const ops::MatmulShape> shapes,
@@ -68,6 +55,18 @@ void choose_matmuls(const RunSetup& setup, CpuDevice& device, comm::Communicator
 }
 
 }  // namespace
+
+std::optional<Dtype> forced_arithmetic(const RunSetup& setup, CpuDevice& device) {
+  if (setup.options.matmul_dtype == "auto") return std::nullopt;
+  if (setup.options.matmul_dtype == "f32") return Dtype::f32;
+  if (!ops::multiplies_bf16(device)) {
+    throw_error<ConfigError>(
+        "--matmul-dtype bf16: {} cannot multiply bf16 on this machine or with this --isa; use f32 "
+        "or auto",
+        ops::matmul_library());
+  }
+  return Dtype::bf16;
+}
 
 double DriveRates::seconds(double read_bytes, double written_bytes) const {
   if (!in_use()) return 0;

@@ -118,6 +118,14 @@ std::int64_t room_in(const RunSetup& setup, offload::Tier tier, Device& device) 
   return setup.plan.total_bytes(tier) - budget.held_bytes();
 }
 
+std::int64_t updated_elements(const offload::Plan& plan) {
+  std::int64_t elements = 0;
+  for (const offload::UnitPlan& unit : plan.units) {
+    if (!unit.frozen) elements += unit.shard_elements;
+  }
+  return elements;
+}
+
 // As many as there is room for in what training passes over at once: it may find that in a cache.
 std::int64_t CoreMeasurement::tiles_of(std::int64_t at_once_bytes, std::int64_t tile_bytes) const {
   const std::int64_t room = room_in(setup_, cores_tier(device_), device_);
@@ -169,9 +177,9 @@ double CoreMeasurement::optimizer() const {
   const offload::StateDtypes& dtypes = setup_.plan.dtypes;
   const std::int64_t tile_bytes = models::layout_bytes<StateLayout>(dtypes, kTile);
   // A chunk that passes through a buffer has just been copied or checked.
-  const std::int64_t chunk_bytes = setup_.plan.chunk_elements / kTile * tile_bytes;
-  const std::int64_t tiles =
-      tiles_of(setup_.plan.stages_state() ? chunk_bytes : kBytesMax, tile_bytes);
+  const std::int64_t at_once =
+      setup_.plan.stages_state() ? setup_.plan.chunk_elements : updated_elements(setup_.plan);
+  const std::int64_t tiles = tiles_of(at_once / kTile * tile_bytes, tile_bytes);
   if (tiles <= 0) return 0;
   const Memory memory(device_, tiles * tile_bytes);
   const auto layout = models::lay_out<StateLayout>(memory.data(), dtypes, tiles * kTile);

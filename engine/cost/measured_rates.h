@@ -4,6 +4,7 @@
 #pragma once
 
 #include <chrono>
+#include <optional>
 
 #include "engine/cost/machine_rates.h"
 #include "engine/plan/run_setup.h"
@@ -26,6 +27,14 @@ class Stopwatch {
 
 // What may be held of a tier for a moment without raising the peak above the plan.
 std::int64_t room_in(const RunSetup& setup, offload::Tier tier, Device& device);
+
+// The arithmetic that --matmul-dtype asks for. Throws ConfigError where the device does not have
+// it.
+std::optional<Dtype> forced_arithmetic(const RunSetup& setup, CpuDevice& device);
+
+// Elements of this rank's state that a step updates, wherever it is: what a cache may hold from one
+// step to the next.
+std::int64_t updated_elements(const offload::Plan& plan);
 
 // The cores' own, in memory that they work in: of a cpu device the device's, beside a GPU the
 // host's. The rates of MachineRates with these names.

@@ -49,10 +49,13 @@ std::string left_text(const Options& asked, const RankedPlan& plan) {
 
 std::string choice_text(const Options& asked, const RankedPlan& plan) {
   const offload::Plan& held = plan.setup.plan;
-  std::string text =
-      fmt::format("auto: {} of device and {} of host memory{}; a step is predicted to take {};",
-                  format_bytes(held.device_memory_bytes), format_bytes(held.host_memory_bytes),
-                  left_text(asked, plan), duration_text(plan.prediction.step_s));
+  const int ranks = plan.setup.topology.local_world_size;
+  std::string text = fmt::format(
+      "auto: {} of device and {} of host memory{}{}; a step is predicted to take {};",
+      format_bytes(held.device_memory_bytes), format_bytes(held.host_memory_bytes),
+      ranks > 1 ? fmt::format(" for each of {} ranks (--host-memory is for all of a host)", ranks)
+                : "",
+      left_text(asked, plan), duration_text(plan.prediction.step_s));
   for (const OptionSpec& option : option_list()) {
     if (!is_chosen(option) || option.get(plan.options) == option.get(asked)) continue;
     text += fmt::format(" --{} {}", option.name, option.get(plan.options));
@@ -70,12 +73,12 @@ bool asks_for_auto_memory(const Options& options) {
 Options with_auto_memory(const Options& options, Measuring measuring, Ranks& ranks) {
   comm::Communicator& comm = ranks.comm;
   const SearchTarget target = agree(comm, [&] { return make_search_target(options, ranks); });
-  SearchSpace space = make_search_space(target.options, target.place, Variation::none);
+  SearchSpace space =
+      agree(comm, [&] { return make_search_space(target.options, target.place, Variation::none); });
   const MachineModel model = model_of_target(target, space, measuring, ranks);
   const std::string mine = agree(comm, [&]() -> std::string {
     if (comm.rank() != 0) return "";
-    const RankedPlan best =
-        std::move(search_plans(space, target.place, model.step_model(), 1).front());
+    const RankedPlan best = std::move(find_plans(target, space, model, 1, comm).front());
     print_notice(choice_text(options, best));
     return chosen_json(best.options);
   });

@@ -1,6 +1,5 @@
 #include "engine/run/progress.h"
 
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,6 +12,7 @@
 
 #include "engine/options/duration_text.h"
 #include "engine/options/json_text.h"
+#include "engine/run/terminal.h"
 #include "engine/run/text_file.h"
 #include "kernels/base/bytes.h"
 
@@ -20,7 +20,6 @@ namespace strata::engine {
 namespace {
 
 constexpr std::string_view kOutputName = "the progress output";
-constexpr std::string_view kStartOver = "\r\x1b[K";  // to column 0, and erase the line
 constexpr double kPlainInterval_s = 1.0;
 constexpr double kMeanWeight = 0.1;  // of the newest step in the running mean
 
@@ -66,7 +65,7 @@ void Progress::show(const StepRecord& record) {
   }
   format(record);
   const bool stays = style_ == ProgressStyle::plain || record.val_loss || record.step == steps_;
-  if (style_ == ProgressStyle::terminal) cut_to_terminal_width();
+  if (style_ == ProgressStyle::terminal) cut_to_terminal();
   if (stays) append(line_, "\n");
   io::write_fully(descriptor_, {line_.data(), line_.size()}, kOutputName);
   line_is_open_ = !stays;
@@ -123,12 +122,9 @@ void Progress::format(const StepRecord& record) {
          format_bytes(record.host_peak_bytes), format_bytes(nvme_bytes_));
 }
 
-// A line that wraps could not be overwritten.
-void Progress::cut_to_terminal_width() {
-  winsize window{};
-  if (::ioctl(descriptor_, TIOCGWINSZ, &window) != 0 || window.ws_col < 2) return;
-  const std::size_t columns = kStartOver.size() + window.ws_col - 1;
-  if (line_.size() > columns) line_.resize(columns);
+void Progress::cut_to_terminal() {
+  const std::size_t text = line_.size() - kStartOver.size();
+  line_.resize(kStartOver.size() + std::min(text, terminal_columns(descriptor_)));
 }
 
 }  // namespace strata::engine

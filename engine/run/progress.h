@@ -44,7 +44,7 @@ class Progress {
  private:
   bool is_due(const StepRecord& record);
   void format(const StepRecord& record);
-  void cut_to_terminal_width();
+  void cut_to_terminal();
 
   int descriptor_;
   ProgressStyle style_;

@@ -1,11 +1,14 @@
 #include "engine/run/search_target.h"
 
 #include <limits>
+#include <memory>
 #include <utility>
 
 #include "engine/checkpoint/store_pointer.h"
+#include "engine/options/count_text.h"
 #include "engine/plan/memory_budgets.h"
 #include "engine/run/run_store.h"
+#include "engine/run/status_line.h"
 #include "io/drive_space.h"
 #include "kernels/base/bytes.h"
 #include "kernels/base/error.h"
@@ -41,6 +44,30 @@ std::int64_t free_storage_bytes(const Options& options, int ranks) {
   return bytes / ranks;
 }
 
+// The model, which shows how far the search is that asks it.
+StepModel watched(const StepModel& model, StatusLine& status) {
+  struct Counts {
+    std::int64_t bounds = 0;
+    std::int64_t predictions = 0;
+  };
+  const auto counts = std::make_shared<Counts>();
+  const auto count = [counts, &status](std::int64_t& one) {
+    ++one;
+    if (!status.is_due()) return;
+    status.show(fmt::format("searching: {} compared, {} predicted",
+                            count_text(counts->bounds, "plan"),
+                            count_text(counts->predictions, "step")));
+  };
+  return {[=](const RunSetup& setup) {
+            count(counts->bounds);
+            return model.cost(setup);
+          },
+          [=](const RunSetup& setup) {
+            count(counts->predictions);
+            return model.predict(setup);
+          }};
+}
+
 }  // namespace
 
 SearchPlace place_of(const MachineDescription& machine, const Options& described) {
@@ -71,7 +98,10 @@ SearchTarget make_search_target(const Options& options, const Ranks& ranks) {
   target.place.topology = topology;
   target.place.comm_staging = ranks.comm.staging_bytes();
   target.place.device = ranks.device;
-  if (ranks.device.gpu) target.place.device_bytes = budgets.device_bytes / kMiB * kMiB;
+  if (ranks.device.gpu) {
+    target.place.device_bytes = budgets.device_bytes / kMiB * kMiB;
+    if (!options.device_memory) target.place.device.gpu->gpu.context_bytes += kContextSlackBytes;
+  }
   target.place.memory_bytes = usable_memory_bytes(topology);
   target.place.storage_bytes = free_storage_bytes(options, topology.local_world_size);
   return target;
@@ -82,14 +112,23 @@ MachineModel model_of_target(const SearchTarget& target, SearchSpace& space, Mea
   if (!target.machine) return measure_for_search(space, target.place, measuring, ranks);
   MachineModel model;
   model.origin = fmt::format("on {}, as described", target.machine->name);
-  const std::vector<RunSetup> setups = feasible_micro_batches(space, target.place);
-  space.micro_batches.clear();
-  for (const RunSetup& setup : setups) {
-    space.micro_batches.push_back(setup.options.micro_batch);
-    model.of_micro_batch.emplace(setup.options.micro_batch,
-                                 described_model(*target.machine, setup));
-  }
+  agree(ranks.comm, [&] {
+    const std::vector<RunSetup> setups = feasible_micro_batches(space, target.place);
+    space.micro_batches.clear();
+    for (const RunSetup& setup : setups) {
+      space.micro_batches.push_back(setup.options.micro_batch);
+      model.of_micro_batch.emplace(setup.options.micro_batch,
+                                   described_model(*target.machine, setup));
+    }
+  });
   return model;
+}
+
+std::vector<RankedPlan> find_plans(const SearchTarget& target, const SearchSpace& space,
+                                   const MachineModel& model, int count,
+                                   const comm::Communicator& comm) {
+  StatusLine status(comm);
+  return search_plans(space, target.place, watched(model.step_model(), status), count);
 }
 
 std::optional<MachineModel> known_model(const SearchTarget& target, const RunSetup& setup,
@@ -97,7 +136,10 @@ std::optional<MachineModel> known_model(const SearchTarget& target, const RunSet
   if (!target.machine) return measured_before(setup, ranks);
   MachineModel model;
   model.origin = fmt::format("on {}, as described", target.machine->name);
-  model.of_micro_batch.emplace(setup.options.micro_batch, described_model(*target.machine, setup));
+  agree(ranks.comm, [&] {
+    model.of_micro_batch.emplace(setup.options.micro_batch,
+                                 described_model(*target.machine, setup));
+  });
   return model;
 }
 

@@ -30,6 +30,11 @@ SearchTarget described_target(const Options& options);
 MachineModel model_of_target(const SearchTarget& target, SearchSpace& space, Measuring measuring,
                              Ranks& ranks);
 
+// search_plans() there; shows on standard error how far it is. Of one rank.
+std::vector<RankedPlan> find_plans(const SearchTarget& target, const SearchSpace& space,
+                                   const MachineModel& model, int count,
+                                   const comm::Communicator& comm);
+
 // Of this setup there, if it is known without measuring. Collective.
 std::optional<MachineModel> known_model(const SearchTarget& target, const RunSetup& setup,
                                         Ranks& ranks);

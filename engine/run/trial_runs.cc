@@ -8,10 +8,10 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
+#include <string_view>
 
 #include "engine/run/measured_machine.h"
 #include "engine/tune/command_text.h"
@@ -86,14 +86,17 @@ Ended run_program(const std::vector<std::string>& words) {
   return ended;
 }
 
+// The last line of its errors, without what print_error() sets before it.
 std::string failure_text(const Ended& ended) {
+  constexpr std::string_view kBefore = "strata: error: ";
   if (WIFSIGNALED(ended.status)) return fmt::format("ended by signal {}", WTERMSIG(ended.status));
   std::istringstream lines(ended.err);
   std::string last;
   for (std::string line; std::getline(lines, line);) {
     if (!line.empty()) last = line;
   }
-  return last.empty() ? fmt::format("exit status {}", WEXITSTATUS(ended.status)) : last;
+  if (last.empty()) return fmt::format("exit status {}", WEXITSTATUS(ended.status));
+  return last.starts_with(kBefore) ? last.substr(kBefore.size()) : last;
 }
 
 // Of the steps in the program's output that are counted.
@@ -122,12 +125,12 @@ void run_trial(const RankedPlan& plan, MeasuredSteps& measured) {
 
 }  // namespace
 
-std::vector<MeasuredSteps> measure_plans(std::span<const RankedPlan> plans) {
+std::vector<MeasuredSteps> measure_plans(std::span<const RankedPlan> plans, StatusLine& status) {
   std::vector<MeasuredSteps> measured(plans.size());
   for (int round = 1; round <= kRounds; ++round) {
     for (std::size_t i = 0; i < plans.size(); ++i) {
-      fmt::print(stderr, "strata: training with plan {} of {}, round {} of {}\n", i + 1,
-                 plans.size(), round, kRounds);
+      status.show(fmt::format("training with plan {} of {}, round {} of {}", i + 1, plans.size(),
+                              round, kRounds));
       run_trial(plans[i], measured[i]);
     }
   }

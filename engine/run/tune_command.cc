@@ -4,16 +4,19 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
+#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "engine/data/training_data.h"
 #include "engine/options/json_text.h"
 #include "engine/options/option_check.h"
+#include "engine/plan/model_source.h"
 #include "engine/run/drive_lives.h"
 #include "engine/run/run_length.h"
 #include "engine/run/search_target.h"
+#include "engine/run/status_line.h"
 #include "engine/run/trial_runs.h"
+#include "engine/tune/repeated_forecast.h"
 #include "engine/tune/tune_report.h"
 #include "kernels/base/error.h"
 
@@ -21,33 +24,35 @@ namespace strata::engine {
 
 namespace {
 
-// Of the run; 0: the options do not say.
-std::int64_t steps_of_run(const RunSetup& setup) {
-  const Options& options = setup.options;
-  TrainingData data;
-  if (!options.data.empty()) {
-    data = open_training_data(options, setup.model.vocabulary, setup.batch.seq_len);
-  }
-  return step_count(setup, data);
+// Without a plan, so that it is refused before anything takes long.
+TrainingData open_data(const Options& options) {
+  if (options.data.empty()) return {};
+  const std::string kept = options.resume ? kept_model_folder(options.run) : "";
+  const models::ModelConfig model = resolve_model(options.model, kept).config;
+  return open_training_data(options, model.vocabulary, options.seq_len.value_or(model.context));
 }
 
-// Trains with the plans, measures the machine again, and makes each prediction the mean of what the
+// False where nobody tried.
+bool none_trained(const std::vector<MeasuredSteps>& measured) {
+  return !measured.empty() && std::all_of(measured.begin(), measured.end(),
+                                          [](const auto& plan) { return plan.step_s.empty(); });
+}
+
+// Trains with the plans, measures the machine again, and makes each forecast the mean of what the
 // machine's rates before and after give.
 std::vector<MeasuredSteps> measure(const SearchTarget& target, SearchSpace& space,
                                    std::vector<RankedPlan>& plans, MachineModel& model,
                                    Ranks& ranks) {
-  std::vector<MeasuredSteps> measured = measure_plans(plans);
-  const MachineModel again = model_of_target(target, space, Measuring::everything, ranks);
-  const StepModel after = again.step_model();
-  double drift = 0;
-  for (RankedPlan& plan : plans) {
-    const double after_s = after.predict(plan.setup).step_s;
-    drift = std::max(drift, std::abs(after_s / plan.prediction.step_s - 1));
-    plan.prediction.step_s = (plan.prediction.step_s + after_s) / 2;
+  std::vector<MeasuredSteps> measured;
+  {
+    StatusLine status(ranks.comm);
+    measured = measure_plans(plans, status);
   }
+  if (none_trained(measured)) return measured;
+  const MachineModel again = model_of_target(target, space, Measuring::everything, ranks);
   model.origin = fmt::format(
       "rates measured before and after training, whose predictions differ by {:.1f}% at most",
-      100 * drift);
+      100 * take_mean(plans, again.step_model()));
   return measured;
 }
 
@@ -92,17 +97,25 @@ void check_tuned_options(const Options& options) {
 
 int run_tune(const Options& options, Ranks& ranks) {
   comm::Communicator& comm = ranks.comm;
-  if (options.measure && comm.world_size() > 1) {
-    throw ConfigError("--measure trains on one rank: start strata tune without a launcher");
-  }
-  const SearchTarget target = agree(comm, [&] { return make_search_target(options, ranks); });
-  SearchSpace space = make_search_space(target.options, target.place, Variation::as_options_say);
+  const SearchTarget target = agree(comm, [&] {
+    if (options.measure && comm.world_size() > 1) {
+      throw ConfigError("--measure trains on one rank: start strata tune without a launcher");
+    }
+    return make_search_target(options, ranks);
+  });
+  const TrainingData data = agree(comm, [&] { return open_data(target.options); });
+  SearchSpace space = agree(comm, [&] {
+    return make_search_space(target.options, target.place, Variation::as_options_say);
+  });
   const bool anew = options.refresh || options.measure;
   MachineModel model = model_of_target(
       target, space, anew ? Measuring::everything : Measuring::what_is_not_known, ranks);
+  std::vector<RankedPlan> plans;
+  agree(comm, [&] {  // the others wait, so that they end as rank 0 does
+    if (comm.rank() != 0) return;
+    plans = find_plans(target, space, model, options.plans, comm);
+  });
   if (comm.rank() != 0) return 0;
-  std::vector<RankedPlan> plans =
-      search_plans(space, target.place, model.step_model(), options.plans);
   std::vector<MeasuredSteps> measured;
   if (options.measure) measured = measure(target, space, plans, model, ranks);
   const std::vector<DriveLife> drives =
@@ -112,7 +125,7 @@ int run_tune(const Options& options, Ranks& ranks) {
   const TuneReport report{target.options,
                           plans,
                           measured,
-                          steps_of_run(plans.front().setup),
+                          step_count(plans.front().setup, data),
                           drives,
                           model.origin,
                           model.of_micro_batch.begin()->second.rates.nvme,
@@ -122,7 +135,10 @@ int run_tune(const Options& options, Ranks& ranks) {
   } else {
     fmt::print("{}", tune_text(report));
   }
-  return 0;
+  if (!none_trained(measured)) return 0;
+  std::fflush(stdout);  // the error comes last
+  throw_error<TrainingError>("--measure: no plan trained; the first one: {}",
+                             measured.front().failures.front());
 }
 
 }  // namespace strata::engine

@@ -116,6 +116,14 @@ double slowest_kept_s(const std::map<std::string, double>& fastest_s, std::size_
   return sorted[count - 1];
 }
 
+// What holds least in memory first: it is likeliest to fit, and stages what it moves.
+std::optional<RunSetup> some_setup(SearchSpace space, const SearchPlace& place) {
+  space.recompute = {true};
+  std::reverse(space.placements.begin(), space.placements.end());
+  std::reverse(space.activations.begin(), space.activations.end());
+  return Candidates(space, place).first();
+}
+
 class PlanSearch {
  public:
   PlanSearch(const SearchSpace& space, const SearchPlace& place, const StepModel& model)
@@ -229,14 +237,19 @@ std::vector<RunSetup> feasible_micro_batches(const SearchSpace& space, const Sea
   for (const std::int64_t micro_batch : space.micro_batches) {
     SearchSpace one = space;
     one.micro_batches = {micro_batch};
-    one.recompute = {true};
-    // What holds least in memory first: it is likeliest to fit, and stages what it moves.
-    std::reverse(one.placements.begin(), one.placements.end());
-    std::reverse(one.activations.begin(), one.activations.end());
-    if (auto setup = Candidates(one, place).first()) setups.push_back(std::move(*setup));
+    if (auto setup = some_setup(std::move(one), place)) setups.push_back(std::move(*setup));
   }
   if (setups.empty()) refuse_all(space, place);
   return setups;
+}
+
+std::optional<RunSetup> feasible_formats(const SearchSpace& space, const SearchPlace& place,
+                                         const std::string& moments,
+                                         const std::string& grad_dtype) {
+  SearchSpace one = space;
+  one.moments = {moments};
+  one.grad_dtypes = {grad_dtype};
+  return some_setup(std::move(one), place);
 }
 
 }  // namespace strata::engine

@@ -23,6 +23,8 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "engine/cost/step_cost.h"
@@ -53,5 +55,10 @@ std::vector<RankedPlan> search_plans(const SearchSpace& space, const SearchPlace
 // Of the micro-batches, those that some plan of the space has, each as a setup with such a plan
 // that recomputes; what step models are measured for. Throws as search_plans().
 std::vector<RunSetup> feasible_micro_batches(const SearchSpace& space, const SearchPlace& place);
+
+// Of some plan of the space with these formats of state, such a setup; nothing: none fits. Throws
+// ConfigError.
+std::optional<RunSetup> feasible_formats(const SearchSpace& space, const SearchPlace& place,
+                                         const std::string& moments, const std::string& grad_dtype);
 
 }  // namespace strata::engine

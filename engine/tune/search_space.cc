@@ -60,8 +60,9 @@ std::vector<std::int64_t> micro_batches(const Options& options, std::int64_t seq
                                         Variation variation) {
   if (!may_vary(options, "micro-batch", variation)) return {options.micro_batch};
   std::vector<std::int64_t> sizes = {std::min(options.micro_batch, sequences)};
-  for (std::int64_t size = 1; size < sequences; size *= 2) {
-    if (sequences % size == 0) sizes.push_back(size);
+  for (std::int64_t size = 1; sequences % size == 0; size *= 2) {
+    sizes.push_back(size);
+    if (size > sequences / 2) break;
   }
   sizes.push_back(sequences);
   std::sort(sizes.begin(), sizes.end());

@@ -89,6 +89,11 @@ TEST_F(MachineCacheTest, RatesAreOfTheirShapesFormatsAndDrives) {
   RunSetup rounded = setup_;
   rounded.options.moments = "int8";
   EXPECT_FALSE(cache.find_rates(rounded, directories_).has_value());
+  RunSetup deeper = setup_;  // has more state, which a cache may not hold
+  for (const offload::UnitPlan& unit : setup_.plan.units) {
+    deeper.plan.units.insert(deeper.plan.units.end(), 3, unit);
+  }
+  EXPECT_FALSE(cache.find_rates(deeper, directories_).has_value());
   const std::vector<std::string> other_file_system = {"/proc"};
   EXPECT_FALSE(cache.find_rates(setup_, other_file_system).has_value());
   const std::vector<std::string> missing = {folder_.path() + "/missing"};
@@ -97,6 +102,18 @@ TEST_F(MachineCacheTest, RatesAreOfTheirShapesFormatsAndDrives) {
   const auto without = cache.find_rates(setup_, {});
   ASSERT_TRUE(without.has_value());
   EXPECT_FALSE(without->nvme.in_use());
+}
+
+TEST_F(MachineCacheTest, UpdatesAreKeptByTheFormatsOfTheirState) {
+  open().store_rates(setup_, directories_, rates_for(setup_));
+  RunSetup rounded = setup_;
+  rounded.options.moments = "int8";
+  EXPECT_FALSE(open().find_optimizer(rounded).has_value());
+  open().store_optimizer(rounded, 2e8);
+  const MachineCache later = open();
+  EXPECT_EQ(later.find_optimizer(rounded), 2e8);
+  EXPECT_EQ(later.find_optimizer(setup_), 1.2e9);
+  EXPECT_EQ(later.find_rates(rounded, directories_)->optimizer_bytes_per_s, 2e8);
 }
 
 TEST_F(MachineCacheTest, WhatCouldNotBeMeasuredIsNotKept) {
@@ -171,8 +188,10 @@ TEST_F(MachineCacheTest, EachIdentityHasAFileOfItsOwn) {
   const std::string path = machine_cache_path(here);
   EXPECT_TRUE(path.starts_with(folder_.path() + "/strata/machine-")) << path;
   EXPECT_NE(machine_cache_path(identity_), path);
-  unsetenv("XDG_CACHE_HOME");
   setenv("HOME", "/somewhere", 1);
+  setenv("XDG_CACHE_HOME", "not/absolute", 1);
+  EXPECT_TRUE(machine_cache_path(here).starts_with("/somewhere/.cache/strata/"));
+  unsetenv("XDG_CACHE_HOME");
   EXPECT_TRUE(machine_cache_path(here).starts_with("/somewhere/.cache/strata/"));
   unsetenv("HOME");
   EXPECT_EQ(machine_cache_path(here), "");

@@ -1,6 +1,7 @@
 // One run over several ranks: the same numbers as on one, and an end for all when one of them
 // fails.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -302,6 +303,26 @@ TEST_F(RanksTest, ErrorOfAllIsPrintedOnce) {
   for (const Options& options : wrong) {
     SCOPED_TRACE(options.back());
     const ProcessResult result = test::run_process(command(3, options), folder_.path());
+    EXPECT_GT(result.exit_code, 0);
+    EXPECT_EQ(error_lines(result.err).size(), 1) << result.err;
+    EXPECT_EQ(result.out, "");
+  }
+}
+
+TEST_F(RanksTest, ErrorOfATunerOrAPlanIsPrintedOnce) {
+  const std::string machine = STRATA_SOURCE_DIR "/docs/machines/workstation-24gb.json";
+  const Options model = {"--model", "gpt2:layers=2,hidden=64,heads=2,context=32"};
+  const std::vector<Options> wrong = {
+      {"tune", "--measure", "--data", "text.txt"},
+      {"tune", "--device", "cpu", "--place", "weights=everywhere"},
+      {"tune", "--device", "cpu", "--device-memory", "1MiB", "--host-memory", "1MiB"},
+      {"tune", "--machine", machine, "--device-memory", "1MiB"},
+      {"plan", "--machine", machine, "--device-memory", "1MiB"},
+      {"plan", "--device", "cpu", "--host-memory", "auto", "--data", "none.txt"}};
+  for (const Options& options : wrong) {
+    SCOPED_TRACE(fmt::format("{}", fmt::join(options, " ")));
+    const ProcessResult result =
+        test::run_process(joined(program(2, STRATA_BINARY), joined(options, model)), path(""));
     EXPECT_GT(result.exit_code, 0);
     EXPECT_EQ(error_lines(result.err).size(), 1) << result.err;
     EXPECT_EQ(result.out, "");

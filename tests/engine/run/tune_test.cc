@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -105,6 +107,35 @@ TEST_F(Tune, MeasuresWhatItPredicts) {
   EXPECT_EQ(measured["step_s"].size(), 6U);  // of two rounds
   EXPECT_GT(measured["median_s"], 0);
   EXPECT_TRUE(mentions(report["rates"], "before and after"));
+}
+
+// Steps so long that the first one leaves the numbers.
+TEST_F(Tune, AnErrorWhereNoPlanTrains) {
+  const test::ProcessResult result =
+      run("tune", kSmall + Words{"--measure", "--plans", "1", "--lr", "1e6"});
+  EXPECT_EQ(result.exit_code, kExitFailed) << result.out;
+  EXPECT_TRUE(mentions(result.out, "failed: ")) << result.out;
+  EXPECT_TRUE(mentions(result.err, "strata: error: --measure: no plan trained; the first one: "))
+      << result.err;
+}
+
+TEST_F(Tune, EveryFormatIsMeasured) {
+  const Words formats = {"--vary", "moments,grad-dtype", "--plans", "1"};
+  tune(kSmall + formats);
+  for (const std::string moments : {"f32", "bf16", "int8"}) {
+    const json known = tune(kSmall + Words{"--vary", "none", "--plans", "1", "--moments", moments});
+    EXPECT_TRUE(mentions(known["rates"], "as measured before")) << moments;
+  }
+}
+
+TEST_F(Tune, SaysWhatBecomesOfACacheThatIsNotUsed) {
+  EXPECT_EQ(run("tune", kSmall).err, "");
+  for (const auto& file : std::filesystem::directory_iterator(folder_.path("cache/strata"))) {
+    std::ofstream(file.path()) << "{}";
+  }
+  EXPECT_TRUE(mentions(run("plan", kSmall).err, ".json is not used: ")) << "plan";
+  EXPECT_TRUE(mentions(run("tune", kSmall).err, ".json is not used: ")) << "tune";
+  EXPECT_EQ(run("tune", kSmall).err, "");
 }
 
 TEST_F(Tune, ItsCommandsGoOnWithARun) {

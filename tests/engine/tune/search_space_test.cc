@@ -60,6 +60,10 @@ TEST(SearchSpace, MicroBatchesLeaveNoPadding) {
             (std::vector<std::int64_t>{1, 2, 4, 12}));
   EXPECT_EQ(space_of({"--global-batch", "12", "--micro-batch", "5"}).micro_batches,
             std::vector<std::int64_t>{5});
+  // Of a size that is refused later: no double of it is a number.
+  EXPECT_EQ(space_of({"--global-batch", "9223372036854775806"}).micro_batches,
+            (std::vector<std::int64_t>{1, 2, 9223372036854775806}));
+  EXPECT_EQ(space_of({"--global-batch", "4611686018427387904"}).micro_batches.size(), 63U);
   EXPECT_EQ(space_of({"--global-batch", "4", "--micro-batch", "8"}).micro_batches,
             std::vector<std::int64_t>{8});  // as it is recorded, though a step has fewer
   EXPECT_EQ(space_of({"--global-batch", "12"}, Variation::none).micro_batches,
