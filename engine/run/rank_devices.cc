@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/options/option_check.h"
+#include "engine/run/unwind_deadline.h"
 #include "kernels/base/error.h"
 #include "kernels/ops/cuda_ops.h"
 #include "offload/comm/nccl.h"
@@ -68,21 +69,20 @@ ops::LibraryAttention library_attention(const Options& options) {
 RankDevice open_device(const Options& options, comm::Communicator& comm) {
   if (options.device == "cpu") return {};
   const bool is_auto = options.device == "auto";
-  std::optional<CudaBackend> backend;
   try {
-    backend = find_gpus(options, comm);
+    CudaBackend backend = find_gpus(options, comm);
+    const int local_rank = comm.topology().local_rank;
+    Gpu gpu = agree(comm, [&] {
+      Gpu opened = backend.open_gpu(local_rank);
+      ops::charge_cuda_ops(backend, opened, library_attention(options));
+      return opened;
+    });
+    const char* const found = comm.world_size() == 1 ? "there is a GPU" : "every rank has a GPU";
+    return {RankGpu{std::move(backend), std::move(gpu)}, is_auto ? found : ""};
   } catch (const Error& error) {
     if (!is_auto) throw;
     return {std::nullopt, error.what()};
   }
-  const int local_rank = comm.topology().local_rank;
-  Gpu gpu = agree(comm, [&] {
-    Gpu opened = backend->open_gpu(local_rank);
-    ops::charge_cuda_ops(*backend, opened, library_attention(options));
-    return opened;
-  });
-  const char* const found = comm.world_size() == 1 ? "there is a GPU" : "every rank has a GPU";
-  return {RankGpu{std::move(*backend), std::move(gpu)}, is_auto ? found : ""};
 }
 
 }  // namespace
@@ -96,15 +96,30 @@ int run_on_devices(const Options& options, const Ranks& joined,
     require_same(joined.comm, {{"library for products and attention",
                                 ops::cuda_matmul_library(device.gpu->backend)}});
   }
+  std::optional<UnwindDeadline> deadline;
+  if (device.gpu) deadline.emplace(joined.comm, joined.failure);
   std::unique_ptr<comm::Communicator> between_gpus;
   if (device.gpu && joined.comm.world_size() > 1) {
     auto& [backend, gpu] = *device.gpu;
     between_gpus = comm::make_nccl_communicator(backend, joined.comm, gpu,
                                                 {.timeout = comm_timeout(options)}, joined.failure);
+    agree_on_memory(joined.comm, gpu);
   }
   Ranks ranks{between_gpus ? *between_gpus : joined.comm, joined.failure, joined.binding,
               std::move(device)};
   return command(ranks);
+}
+
+void agree_on_memory(comm::Communicator& comm, Gpu& gpu) {
+  struct Memory {
+    std::int64_t free_bytes;
+    std::int64_t context_bytes;
+  };
+  const Memory mine{gpu.free_bytes, gpu.context_bytes};
+  std::vector<Memory> all(static_cast<std::size_t>(comm.world_size()));
+  comm.all_gather_host(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
+  gpu.free_bytes = std::ranges::min(all, {}, &Memory::free_bytes).free_bytes;
+  gpu.context_bytes = std::ranges::max(all, {}, &Memory::context_bytes).context_bytes;
 }
 
 }  // namespace strata::engine

@@ -45,6 +45,7 @@ struct NcclOperation {
 
 thread_local int group_depth = 0;
 thread_local std::vector<NcclOperation> group;
+thread_local std::vector<ncclComm_t> aborted_in_group;
 
 std::mutex comms_mutex;
 std::set<ncclComm_t> comms;  // alive
@@ -154,16 +155,28 @@ void connect(ncclComm& comm, const std::string& id) {
   comm.connected = true;
 }
 
+// On a GPU an abort may wait for all that it does, also for another communicator's work, which
+// waits for a peer.
+void require_others_idle(ncclComm_t comm) {
+  const std::lock_guard lock(comms_mutex);
+  for (const ncclComm_t other : comms) {
+    if (other == comm || other->rank != comm->rank) continue;
+    const std::unique_lock idle(other->state->running, std::try_to_lock);
+    if (!idle) report("ncclCommAbort alone while another communicator's work may wait for a peer");
+  }
+}
+
 ncclResult_t end(ncclComm_t comm, const char* function) {
   require_alive(comm, function);
   {
     const std::lock_guard lock(comms_mutex);
     comms.erase(comm);
   }
-  comm->state->aborted = true;
+  const std::shared_ptr<NcclState> state = comm->state;  // its lock goes last
+  state->aborted = true;
   comm->connecting.join();
   // What runs for it ends.
-  const std::lock_guard lock(comm->state->running);
+  const std::lock_guard lock(state->running);
   free(comm->buffers);
   delete comm;
   return ncclSuccess;
@@ -171,6 +184,11 @@ ncclResult_t end(ncclComm_t comm, const char* function) {
 
 }  // namespace
 }  // namespace strata::cuda_sim
+
+ncclResult_t ncclGetVersion(int* version) {
+  *version = NCCL_VERSION_CODE;
+  return ncclSuccess;
+}
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   std::random_device random;
@@ -219,7 +237,16 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm) {
   return ncclInProgress;
 }
 ncclResult_t ncclCommDestroy(ncclComm_t comm) { return end(comm, "ncclCommDestroy"); }
-ncclResult_t ncclCommAbort(ncclComm_t comm) { return end(comm, "ncclCommAbort"); }
+ncclResult_t ncclCommAbort(ncclComm_t comm) {
+  require_alive(comm, "ncclCommAbort");
+  if (group_depth == 0) {
+    require_others_idle(comm);
+    return end(comm, "ncclCommAbort");
+  }
+  comm->state->aborted = true;
+  aborted_in_group.push_back(comm);
+  return ncclSuccess;
+}
 
 ncclResult_t ncclGroupStart() {
   ++group_depth;
@@ -228,7 +255,9 @@ ncclResult_t ncclGroupStart() {
 
 ncclResult_t ncclGroupEnd() {
   if (group_depth == 0) return ncclInvalidUsage;
-  return --group_depth > 0 ? ncclSuccess : end_group();
+  if (--group_depth > 0) return ncclSuccess;
+  for (const ncclComm_t comm : std::exchange(aborted_in_group, {})) end(comm, "ncclCommAbort");
+  return end_group();
 }
 
 ncclResult_t ncclAllGather(const void* from, void* to, std::size_t count, ncclDataType_t type,

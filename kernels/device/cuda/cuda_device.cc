@@ -12,8 +12,6 @@
 namespace strata {
 namespace {
 
-constexpr const char* kComputeStream = "compute";
-
 std::byte* allocate_arena(const Gpu& gpu, std::int64_t bytes) {
   if (bytes == 0) return nullptr;
   void* arena = nullptr;
@@ -68,8 +66,9 @@ PinnedBuffer CudaDevice::allocate_pinned(std::string tag, std::int64_t bytes) {
 
 std::unique_ptr<Stream> CudaDevice::make_stream(std::string name) {
   make_current();
-  const StreamPriority priority =
-      name == kComputeStream ? StreamPriority::high : StreamPriority::normal;
+  // A collective goes from rank to rank: its few blocks must not wait for a product's many to end.
+  const bool is_collective = name == "gather" || name == "reduce";
+  const StreamPriority priority = is_collective ? StreamPriority::high : StreamPriority::normal;
   return std::make_unique<CudaStream>(*this, std::move(name), priority);
 }
 

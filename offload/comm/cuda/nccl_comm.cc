@@ -18,9 +18,11 @@ constexpr int kBlocksMax = 8;
 
 }  // namespace
 
-NcclComm::NcclComm(const Nccl& nccl, std::shared_ptr<DeviceCollectives> collectives,
-                   std::size_t kind, std::chrono::milliseconds timeout, FailureLatch& failure)
+NcclComm::NcclComm(const Nccl& nccl, std::mutex& calls,
+                   std::shared_ptr<DeviceCollectives> collectives, std::size_t kind,
+                   std::chrono::milliseconds timeout, FailureLatch& failure)
     : nccl_(nccl),
+      calls_(calls),
       collectives_(std::move(collectives)),
       name_(DeviceCollectives::kKinds[kind]),
       timeout_(timeout),
@@ -86,9 +88,9 @@ void NcclComm::tell(ncclResult_t result) {
                                  last == nullptr || *last == 0 ? "no details" : last));
 }
 
-void NcclComm::abort() noexcept {
+ncclComm_t NcclComm::release() {
   const std::lock_guard lock(mutex_);
-  if (comm_ != nullptr) (void)nccl_.ncclCommAbort(std::exchange(comm_, nullptr));
+  return std::exchange(comm_, nullptr);
 }
 
 }  // namespace strata::comm

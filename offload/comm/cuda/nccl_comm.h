@@ -1,13 +1,15 @@
 // NcclComm: one NCCL communicator of a process, for the collectives of one kind.
 //
 //   made ──start()──▶ started ──mark_complete()──finish()──▶ ended
-//                        └──abort(), ~NcclComm──▶ aborted: what the GPU was doing for it ends
+//                        └──release()──▶ to be aborted by whoever has the handle
 //
 // Its calls do not block in NCCL. What NCCL meets, then or later, goes to DeviceCollectives: who is
 // to blame the communication thread knows, and its verdict is the run's failure, for which the
 // calls here wait.
 //
-// Enqueueing is thread-safe; look() and abort() are the watcher's. The GPU is current in all.
+// Enqueueing is thread-safe, but NCCL is not where two threads call it for one GPU, be it for two
+// communicators: the calls of all of them go one after the other (`calls`). look() and release()
+// are the watcher's. The GPU is current in all.
 #pragma once
 
 #include <chrono>
@@ -26,9 +28,8 @@ class NcclComm {
   using Clock = std::chrono::steady_clock;
 
   // `kind` is an index of DeviceCollectives::kKinds.
-  NcclComm(const Nccl& nccl, std::shared_ptr<DeviceCollectives> collectives, std::size_t kind,
-           std::chrono::milliseconds timeout, FailureLatch& failure);
-  ~NcclComm() { abort(); }
+  NcclComm(const Nccl& nccl, std::mutex& calls, std::shared_ptr<DeviceCollectives> collectives,
+           std::size_t kind, std::chrono::milliseconds timeout, FailureLatch& failure);
   NcclComm(const NcclComm&) = delete;
   NcclComm& operator=(const NcclComm&) = delete;
 
@@ -50,11 +51,13 @@ class NcclComm {
   // Calls function(ncclComm_t), and returns when what it began is on its stream.
   template <typename Function>
   void call(Function&& function) {
+    const std::lock_guard alone(calls_);
     settle(locked(function), timeout_);
   }
 
   void look();
-  void abort() noexcept;
+  // Null where it has ended. Who calls afterwards meets an error.
+  ncclComm_t release();
 
  private:
   template <typename Function>
@@ -67,13 +70,14 @@ class NcclComm {
   void tell(ncclResult_t result);
 
   const Nccl& nccl_;
+  std::mutex& calls_;
   const std::shared_ptr<DeviceCollectives> collectives_;
   const char* const name_;
   const std::chrono::milliseconds timeout_;
   FailureLatch& failure_;
   std::mutex enqueueing_;
   CollectiveMarks marks_;
-  std::mutex mutex_;           // of the handle: abort() ends it under the others
+  std::mutex mutex_;           // of the handle, which release() takes from the others
   ncclComm_t comm_ = nullptr;  // null: not started, or ended
 };
 

@@ -1,6 +1,7 @@
 #include "offload/comm/cuda/nccl_communicator.h"
 
 #include <algorithm>
+#include <array>
 #include <condition_variable>
 #include <exception>
 #include <mutex>
@@ -64,31 +65,43 @@ NcclCommunicator::NcclCommunicator(Communicator& host, Gpu& gpu, const NcclOptio
       exceptions_before_(std::uncaught_exceptions()),
       nccl_(load_nccl()),
       collectives_(std::make_shared<DeviceCollectives>()),
-      gathers_(nccl_, collectives_, 0, options.timeout, failure),
-      reductions_(nccl_, collectives_, 1, options.timeout, failure) {
+      gathers_(nccl_, calls_, collectives_, 0, options.timeout, failure),
+      reductions_(nccl_, calls_, collectives_, 1, options.timeout, failure) {
   STRATA_CHECK(options.piece_bytes > 0 && options.piece_bytes % 16 == 0, "pieces of {} bytes",
                options.piece_bytes);
   host_.watch(collectives_);
   watcher_ = std::jthread([this](const std::stop_token& stop) { watch_collectives(stop); });
-  start();
-  warm_up();
+  try {
+    start();
+    warm_up();
+  } catch (...) {
+    watcher_ = std::jthread();
+    abort_both();
+    throw;
+  }
   cuda::charge_growth(gpu);
 }
 
 // As MPI's: a rank that fails or unwinds waits for nobody.
 NcclCommunicator::~NcclCommunicator() {
   watcher_ = std::jthread();
-  if (failure_.failed() || std::uncaught_exceptions() > exceptions_before_) return;
+  const bool unwinds = failure_.failed() || std::uncaught_exceptions() > exceptions_before_;
   try {
     made_current(gpu_);
-    // Both first: ending one may wait for a rank, and the other is not under way meanwhile.
-    gathers_.mark_complete();
-    reductions_.mark_complete();
-    gathers_.finish();
-    reductions_.finish();
+    if (!unwinds) finish();
   } catch (...) {
     failure_.set(std::current_exception());
   }
+  abort_both();  // what has not ended
+}
+
+// Both are complete first: ending one may wait for a rank, and the other is not under way
+// meanwhile.
+void NcclCommunicator::finish() {
+  gathers_.mark_complete();
+  reductions_.mark_complete();
+  gathers_.finish();
+  reductions_.finish();
 }
 
 void NcclCommunicator::start() {
@@ -133,9 +146,16 @@ void NcclCommunicator::watch_collectives(const std::stop_token& stop) {
     }
     stopped.wait_for(lock, stop, kLookPeriod, [] { return false; });
   }
-  if (!failure_.failed()) return;
-  gathers_.abort();
-  reductions_.abort();
+  if (failure_.failed()) abort_both();
+}
+
+void NcclCommunicator::abort_both() {
+  const std::array comms = {gathers_.release(), reductions_.release()};
+  (void)nccl_.ncclGroupStart();
+  for (const ncclComm_t comm : comms) {
+    if (comm != nullptr) (void)nccl_.ncclCommAbort(comm);
+  }
+  (void)nccl_.ncclGroupEnd();
 }
 
 Communicator::StagingBytes NcclCommunicator::staging_bytes() const {

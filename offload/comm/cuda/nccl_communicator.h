@@ -12,12 +12,17 @@
 //     (CUDA_DEVICE_MAX_CONNECTIONS=32). Both variables count when the context is made.
 // Should all ranks wait for each other nevertheless, the watch over the collectives ends the run.
 //
+// A run that has failed aborts both kinds as one group, for an abort may wait for all that the GPU
+// does, and so for the other kind. It may wait for the ranks of the host, too, which may be
+// stopped: how long a failed run takes to end, its caller bounds.
+//
 // A reduce-scatter goes piece by piece: the ranks exchange one, and it is summed in rank order, all
 // on the stream. What a sum takes, some (ranks + 1) / (ranks - 1) of the exchanged bytes at the
 // memory's bandwidth, is not hidden behind the next exchange, which is many times slower.
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <thread>
 
 #include "kernels/device/cuda_backend.h"
@@ -48,6 +53,8 @@ class NcclCommunicator final : public Communicator {
   void start();
   void warm_up();
   void watch_collectives(const std::stop_token& stop);
+  void finish();
+  void abort_both();
   void gather(cudaStream_t stream, std::byte* full, std::int64_t shard_bytes);
   void reduce(cudaStream_t stream, float* full, std::int64_t shard_elements, float* staging);
   ncclResult_t exchange(ncclComm_t comm, cudaStream_t stream, const float* full,
@@ -61,6 +68,7 @@ class NcclCommunicator final : public Communicator {
   const int exceptions_before_;
   const Nccl nccl_;
   const std::shared_ptr<DeviceCollectives> collectives_;
+  std::mutex calls_;  // of NCCL
   NcclComm gathers_;
   NcclComm reductions_;
   float* staging_ = nullptr;

@@ -17,6 +17,7 @@ Nccl load_nccl() {
 namespace {
 
 constexpr const char* kFile = "libnccl.so.2";
+constexpr int kVersionMin = NCCL_VERSION(2, 22, 3);  // aborts communicators as a group
 
 void* find(void* library, const char* name) {
   void* const function = ::dlsym(library, name);
@@ -41,6 +42,11 @@ Nccl load_nccl() {
 #define STRATA_NCCL_FIND(name) \
   nccl.name = reinterpret_cast<decltype(&::name)>(find(library, #name));
   STRATA_NCCL_FUNCTIONS(STRATA_NCCL_FIND)
+  int version = 0;
+  if (nccl.ncclGetVersion(&version) != ncclSuccess || version < kVersionMin) {
+    throw_error<ConfigError>("several ranks on GPUs need NCCL 2.22.3 or newer, {} is {}.{}.{}",
+                             kFile, version / 10000, version / 100 % 100, version % 100);
+  }
   return nccl;
 }
 #endif

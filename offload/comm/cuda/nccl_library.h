@@ -4,10 +4,11 @@
 
 #include <nccl.h>
 
-#define STRATA_NCCL_FUNCTIONS(use)                                                                \
-  use(ncclGetUniqueId) use(ncclCommInitRankConfig) use(ncclCommFinalize) use(ncclCommDestroy)     \
-      use(ncclCommAbort) use(ncclCommGetAsyncError) use(ncclGetErrorString) use(ncclGetLastError) \
-          use(ncclGroupStart) use(ncclGroupEnd) use(ncclAllGather) use(ncclSend) use(ncclRecv)
+#define STRATA_NCCL_FUNCTIONS(use)                                                               \
+  use(ncclGetVersion) use(ncclGetUniqueId) use(ncclCommInitRankConfig) use(ncclCommFinalize)     \
+      use(ncclCommDestroy) use(ncclCommAbort) use(ncclCommGetAsyncError) use(ncclGetErrorString) \
+          use(ncclGetLastError) use(ncclGroupStart) use(ncclGroupEnd) use(ncclAllGather)         \
+              use(ncclSend) use(ncclRecv)
 
 namespace strata::comm {
 
