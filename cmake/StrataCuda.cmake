@@ -1,7 +1,16 @@
 # The CUDA toolkit: STRATA_CUDA_FOUND tells whether there is one, STRATA_CUDA_COMPILES whether its
 # compiler is used. What needs neither builds without.
 set(STRATA_CUDA AUTO CACHE STRING "The CUDA backend: AUTO (where nvcc is found), ON or OFF")
-set(STRATA_CUDA_ARCHITECTURES 90 CACHE STRING "What nvcc compiles for: a list such as 80;90, or all")
+execute_process(COMMAND nvidia-smi --query-gpu=compute_cap --format=csv,noheader
+  OUTPUT_VARIABLE gpus OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET TIMEOUT 20)
+string(REGEX MATCHALL "[0-9]+[.][0-9]" gpus "${gpus}")
+string(REPLACE "." "" gpus "${gpus}")
+list(REMOVE_DUPLICATES gpus)
+if(NOT gpus)
+  set(gpus 90)
+endif()
+set(STRATA_CUDA_ARCHITECTURES "${gpus}" CACHE STRING
+  "What nvcc compiles for: a list such as 80;90, or all; by default the GPUs here, or else 90")
 if(NOT STRATA_CUDA MATCHES "^(AUTO|ON|OFF)$")
   message(FATAL_ERROR "STRATA_CUDA is AUTO, ON or OFF, not '${STRATA_CUDA}'")
 endif()

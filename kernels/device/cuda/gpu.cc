@@ -3,11 +3,14 @@
 #include <algorithm>
 
 #include "kernels/base/error.h"
+#include "kernels/device/cuda/architectures.h"
 #include "kernels/device/cuda/cuda_error.h"
 #include "kernels/device/cuda/gpu_context.h"
 
 namespace strata::cuda {
 namespace {
+
+constexpr int kCapabilityMin = 80;  // products in bf16, asynchronous copies
 
 void read_memory(Gpu& gpu) {
   std::size_t free_bytes = 0;
@@ -30,21 +33,23 @@ int visible_gpus() {
   return visible;
 }
 
-int choose_gpu(int visible, int local_rank) {
-  if (visible == 1) return 0;
-  if (local_rank >= visible) {
-    throw_error<ConfigError>(
-        "rank {} of this machine has no GPU of its own: {} are visible; start at most {} ranks "
-        "here, or check CUDA_VISIBLE_DEVICES",
-        local_rank, visible, visible);
-  }
-  return local_rank;
+int choose_gpu(int visible, int local_rank) { return local_rank % visible; }
+
+void require_kernels_for(const std::string& name, int capability) {
+  if (capability >= oldest_capability()) return;
+  throw_error<ConfigError>(
+      "{} has compute capability {}.{}, and this build has kernels for {}.{} and newer: {}", name,
+      capability / 10, capability % 10, oldest_capability() / 10, oldest_capability() % 10,
+      capability < kCapabilityMin
+          ? "Strata needs 8.0 (Ampere)"
+          : fmt::format("build with -DSTRATA_CUDA_ARCHITECTURES={}", capability));
 }
 
 std::string gpu_id(int local_rank) {
   cudaDeviceProp properties;
   check(cudaGetDeviceProperties(&properties, choose_gpu(visible_gpus(), local_rank)),
         "cudaGetDeviceProperties");
+  require_kernels_for(properties.name, 10 * properties.major + properties.minor);
   std::string id;
   for (const char byte : properties.uuid.bytes) {
     id += fmt::format("{:02x}", static_cast<unsigned char>(byte));

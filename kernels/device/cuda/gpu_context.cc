@@ -4,6 +4,7 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <array>
 #include <optional>
 
@@ -68,11 +69,13 @@ std::int64_t make_context(int gpu) {
   check(cudaSetDeviceFlags(cudaDeviceScheduleBlockingSync), "cudaSetDeviceFlags");
   check(cudaFree(nullptr), "making a context");
   const std::optional<std::int64_t> after_bytes = nvml.used_bytes(gpu);
-  if (before_bytes && after_bytes) return *after_bytes - *before_bytes;
   std::size_t free_bytes = 0;
   std::size_t total_bytes = 0;
   check(cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo");
-  return static_cast<std::int64_t>(total_bytes - free_bytes);
+  const auto in_use_bytes = static_cast<std::int64_t>(total_bytes - free_bytes);
+  if (!before_bytes || !after_bytes) return in_use_bytes;
+  // Others may have taken or given back some meanwhile.
+  return std::clamp<std::int64_t>(*after_bytes - *before_bytes, 0, in_use_bytes);
 }
 
 std::byte* place_piece(std::byte* arena, std::int64_t offset_bytes, std::int64_t /*bytes*/) {

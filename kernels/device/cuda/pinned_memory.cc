@@ -36,7 +36,7 @@ std::shared_ptr<void> register_pinned(int gpu, std::string_view tag, const Align
   (void)cudaGetLastError();
   throw_error<CudaError>(
       "host pinned memory: {} of {} ({} bytes) cannot be registered with CUDA: {} ({}); lower "
-      "--host-memory, or let the process lock more memory (ulimit -l)",
+      "--host-memory",
       tag, format_bytes(memory.bytes()), memory.bytes(), cudaGetErrorString(result),
       cudaGetErrorName(result));
 }

@@ -10,6 +10,7 @@
 #include "cuda_sim/device.h"
 #include "cuda_sim/faults.h"
 #include "cuda_sim/sim_device.h"
+#include "kernels/device/cuda/architectures.h"
 #include "kernels/device/cuda/cuda_error.h"
 #include "kernels/device/cuda/cuda_stream.h"
 #include "kernels/device/cuda/gpu.h"
@@ -108,12 +109,19 @@ TEST(CudaDevice, OpStateMayHoldDeviceMemoryUntilTheEnd) {
       std::make_shared<DeviceBuffer>(harness.device().allocate("scratch", kMiB / 2)));
 }
 
-TEST(Gpu, IsTheRanksOwnOrTheOnlyOne) {
+TEST(Gpu, IsTheRanksOwnAmongAllOrAmongThoseThatItWasGiven) {
   EXPECT_EQ(cuda::choose_gpu(1, 0), 0);
   EXPECT_EQ(cuda::choose_gpu(1, 3), 0);
   EXPECT_EQ(cuda::choose_gpu(4, 3), 3);
-  const std::string text = error_text<ConfigError>([] { (void)cuda::choose_gpu(2, 2); });
-  EXPECT_TRUE(mentions(text, "rank 2") && mentions(text, "2 are visible")) << text;
+  EXPECT_EQ(cuda::choose_gpu(2, 3), 1);
+}
+
+TEST(Gpu, ThatTheBuildHasNoKernelsForIsRefused) {
+  cuda::require_kernels_for("new", 120);
+  cuda::require_kernels_for("oldest", cuda::oldest_capability());
+  const std::string text =
+      error_text<ConfigError>([] { cuda::require_kernels_for("Tesla T4", 75); });
+  EXPECT_TRUE(mentions(text, "Tesla T4") && mentions(text, "7.5") && mentions(text, "8.0")) << text;
 }
 
 TEST_F(CudaFaults, NoGpuIsSaidPlainly) {
