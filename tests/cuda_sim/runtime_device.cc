@@ -16,8 +16,11 @@ using namespace strata::cuda_sim;
 namespace strata::cuda_sim {
 namespace {
 std::atomic<int> devices{1};
-}
+std::atomic<int> capability{9};
+thread_local int current_device = 0;
+}  // namespace
 void set_devices(int count) { devices.store(count, std::memory_order_relaxed); }
+void set_capability(int major) { capability.store(major, std::memory_order_relaxed); }
 }  // namespace strata::cuda_sim
 
 cudaError_t cudaGetDeviceCount(int* count) {
@@ -29,8 +32,18 @@ cudaError_t cudaGetDeviceCount(int* count) {
 
 cudaError_t cudaSetDevice(int device) {
   return api_call("cudaSetDevice", [&] {
-    return device >= 0 && device < devices.load(std::memory_order_relaxed) ? cudaSuccess
-                                                                           : cudaErrorInvalidDevice;
+    if (device < 0 || device >= devices.load(std::memory_order_relaxed)) {
+      return cudaErrorInvalidDevice;
+    }
+    current_device = device;
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaGetDevice(int* device) {
+  return api_call("cudaGetDevice", [&] {
+    *device = current_device;
+    return cudaSuccess;
   });
 }
 
@@ -58,7 +71,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
     properties->regsPerBlock = 65536;
     properties->warpSize = kLanes;
     properties->maxThreadsPerBlock = kBlockThreadsMax;
-    properties->major = 9;
+    properties->major = capability.load(std::memory_order_relaxed);
     properties->multiProcessorCount = 4;
     properties->asyncEngineCount = 2;
     properties->unifiedAddressing = 1;

@@ -1,6 +1,7 @@
 // linear.h on a cuda device. Products by cuBLASLt (matmul.h), bias and GELU in its epilogue where
-// that is possible; else the bias is put into the result before, and the GELU has a kernel of its
-// own. So has the bias gradient: that of cuBLASLt's epilogue cannot be added to what is there.
+// it has one kernel for both; else the bias is put into the result before, and the GELU has a
+// kernel of its own. So has the bias gradient: that of cuBLASLt's epilogue cannot be added to what
+// is there.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "kernels/base/error.h"
+#include "kernels/device/cuda/cuda_error.h"
 
 namespace strata::ops::cuda {
 namespace {
@@ -36,6 +37,17 @@ std::uint32_t alignment_of(const void* address) {
   return std::uint32_t{1} << std::countr_zero(bits);
 }
 
+// Whether cuBLASLt's GELU is part of a product's kernel on the current GPU: on sm_90 and sm_100. On
+// sm_89 and sm_120 the two are slower than a product and our kernel (llm.c's pull requests 338 and
+// 591, sglang's 34350).
+bool fuses_gelu() {
+  int gpu = 0;
+  strata::cuda::check(cudaGetDevice(&gpu), "cudaGetDevice");
+  cudaDeviceProp properties;
+  strata::cuda::check(cudaGetDeviceProperties(&properties, gpu), "cudaGetDeviceProperties");
+  return properties.major == 9 || properties.major == 10;
+}
+
 template <auto kSet, typename Descriptor, typename Attribute, typename Value>
 void set(Descriptor descriptor, Attribute attribute, const Value& value) {
   check(kSet(descriptor, attribute, &value, sizeof(value)), "cublasLt: an attribute");
@@ -44,7 +56,7 @@ void set(Descriptor descriptor, Attribute attribute, const Value& value) {
 }  // namespace
 
 Matmul::Matmul(const Scratch& workspace)
-    : workspace_(workspace.as<std::byte>("cuBLASLt", kWorkspaceBytes)) {
+    : workspace_(workspace.as<std::byte>("cuBLASLt", kWorkspaceBytes)), fuses_gelu_(fuses_gelu()) {
   cublasLtHandle_t handle = nullptr;
   check(cublasLtCreate(&handle), "cublasLtCreate");
   handle_.reset(handle);
@@ -60,14 +72,15 @@ bool Matmul::can_add_bias(const Matrix& result, const Matrix& factor, const void
   return result.dtype == factor.dtype && alignment_of(bias) == 16;
 }
 
-// cuBLASLt has the input of a GELU in the result's dtype, its rows apart by a multiple of 8.
+// cuBLASLt has the input of a GELU in the result's dtype, its rows apart by a multiple of 8. In f32
+// its tanh may be an approximation.
 bool Matmul::can_multiply(const Matrix& result, const Factor& left, const Factor& right,
                           const Epilogue& epilogue) {
   if (epilogue.bias != nullptr && !can_add_bias(result, left.memory, epilogue.bias)) return false;
   if (epilogue.gelu != Gelu::none) {
     const Matrix& input = epilogue.gelu_input;
-    if (result.dtype != left.memory.dtype || input.dtype != result.dtype || input.stride % 8 != 0 ||
-        alignment_of(input.data) != 16) {
+    if (!fuses_gelu_ || result.dtype != Dtype::bf16 || input.dtype != Dtype::bf16 ||
+        input.stride % 8 != 0 || alignment_of(input.data) != 16) {
       return false;
     }
   }

@@ -60,7 +60,8 @@ class Matmul {
 
   // Whether `result` = … + bias is one kernel.
   static bool can_add_bias(const Matrix& result, const Matrix& factor, const void* bias);
-  // Whether all of this is one kernel: a matter of shapes, strides, alignments and the library.
+  // Whether all of this is one kernel: a matter of shapes, strides, alignments, the library and the
+  // GPU.
   bool can_multiply(const Matrix& result, const Factor& left, const Factor& right,
                     const Epilogue& epilogue);
 
@@ -108,6 +109,7 @@ class Matmul {
 
   CublasLtHandle<cublasLtHandle_t, cublasLtDestroy> handle_;
   std::byte* workspace_;
+  bool fuses_gelu_;
   std::mutex mutex_;  // of what follows, and of the descriptors' pointers
   std::map<Kind, Plan> plans_;
 };

@@ -9,6 +9,9 @@
 #include "kernels/ops/linear.h"
 #include "tests/kernels/ops/op_testing.h"
 #include "tests/kernels/ops/reference.h"
+#ifdef STRATA_CUDA_SIM
+#include "cuda_sim/device.h"
+#endif
 
 namespace strata::ops {
 namespace {
@@ -122,20 +125,35 @@ INSTANTIATE_TEST_SUITE_P(Modes, LinearGelu, ::testing::ValuesIn(kModes), [](cons
 });
 
 #if !defined(STRATA_TEST_ON_CUDA) || defined(STRATA_CUDA_SIM)
-// The cpu device has no kernel of both; one of cuBLASLt takes gelu of what is not yet rounded, and
-// a real one might have none.
-TEST(LinearGelu, IsOneKernelOrTwo) {
+// One kernel of both takes gelu of what is not yet rounded.
+bool is_one_kernel(Dtype dtype) {
   TestDevice device(kLimits, Dtype::f32);
   const auto [m, n, k] = kShapes[2];
-  const DeviceMatrix x(device, Dtype::bf16, m, k, 0, random_values(Dtype::bf16, m * k, 1));
-  const DeviceMatrix w(device, Dtype::bf16, n, k, 0, random_values(Dtype::bf16, n * k, 2));
-  DeviceMatrix h(device, Dtype::bf16, m, n), y(device, Dtype::bf16, m, n);
-  DeviceMatrix h_apart(device, Dtype::bf16, m, n), y_apart(device, Dtype::bf16, m, n);
+  const DeviceMatrix x(device, dtype, m, k, 0, random_values(dtype, m * k, 1));
+  const DeviceMatrix w(device, dtype, n, k, 0, random_values(dtype, n * k, 2));
+  DeviceMatrix h(device, dtype, m, n), y(device, dtype, m, n);
+  DeviceMatrix h_apart(device, dtype, m, n), y_apart(device, dtype, m, n);
   linear_gelu_forward(device.stream(), y.view(), h.view(), x.view(), w.view(), nullptr);
   linear_forward(device.stream(), h_apart.view(), x.view(), w.view(), nullptr);
   gelu_forward(device.stream(), y_apart.view(), h_apart.view());
   EXPECT_EQ(h.bytes(), h_apart.bytes());
-  EXPECT_EQ(y.bytes() == y_apart.bytes(), device.stream().device().kind() == DeviceKind::cpu);
+  return y.bytes() != y_apart.bytes();
+}
+#endif
+
+#ifndef STRATA_TEST_ON_CUDA
+TEST(LinearGelu, IsTwoKernels) {
+  EXPECT_FALSE(is_one_kernel(Dtype::f32));
+  EXPECT_FALSE(is_one_kernel(Dtype::bf16));
+}
+#elif defined(STRATA_CUDA_SIM)
+TEST(LinearGelu, IsOneKernelInBf16OnSomeGpus) {
+  for (const int capability : {8, 9, 10, 12}) {
+    cuda_sim::set_capability(capability);
+    EXPECT_FALSE(is_one_kernel(Dtype::f32)) << capability;
+    EXPECT_EQ(is_one_kernel(Dtype::bf16), capability == 9 || capability == 10) << capability;
+  }
+  cuda_sim::set_capability(9);
 }
 #endif
 
