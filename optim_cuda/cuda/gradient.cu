@@ -1,5 +1,7 @@
 #include "optim_cuda/cuda/gradient.h"
 
+#include <cmath>
+
 #include "kernels/ops/cuda/pieces.h"
 #include "optim_cpu/gradient.h"
 
@@ -36,7 +38,8 @@ constexpr int kLanes = 16;  // sums that are added up in f64, pairwise at the en
 constexpr int kSumThreads = 256;
 
 // Each block has kLanes threads, which read consecutive elements: the order of optim_cpu's sums. A
-// square of an f32 is exact in f64. Floor: one read of T per element, over the bandwidth.
+// square of an f32 is exact in f64, so an fma has the bits of a product and a sum. Floor: one read
+// of T per element, over the bandwidth.
 template <typename T>
 __global__ void square_sums(double* sums, const T* gradient, std::int64_t first,
                             std::int64_t last) {
@@ -48,7 +51,7 @@ __global__ void square_sums(double* sums, const T* gradient, std::int64_t first,
 #pragma unroll 8
   for (std::int64_t i = begin + thread % kLanes; i < end; i += kLanes) {
     const double value = widen(load(gradient + i));
-    sum = add_rn(sum, value * value);
+    sum = fma(value, value, sum);
   }
   for (int lanes = kLanes / 2; lanes > 0; lanes /= 2) sum = add_rn(sum, shuffle_xor(sum, lanes));
   if (thread % kLanes == 0 && begin < end) store(sums + block, add_rn(load(sums + block), sum));
