@@ -10,15 +10,20 @@ namespace strata::engine {
 
 namespace {
 
-std::int64_t less_margin(std::int64_t free_bytes) {
-  return std::max<std::int64_t>(0, free_bytes - std::max(kGiB, free_bytes / 10));
+// What is left alone: of host memory for other programs and the page cache, of a GPU, whose context
+// and libraries are charged, for a screen and kernels that are loaded late.
+constexpr std::int64_t kHostMargin = 10;  // one in so many
+constexpr std::int64_t kGpuMargin = 50;
+
+std::int64_t less_margin(std::int64_t free_bytes, std::int64_t one_in) {
+  return std::max<std::int64_t>(0, free_bytes - std::max(kGiB, free_bytes / one_in));
 }
 
 MemoryBudgets budgets_with_gpu(const Options& options, const comm::Topology& topology,
                                const Gpu& gpu) {
   MemoryBudgets budgets;
   budgets.device_bytes =
-      options.device_memory.value_or(gpu.context_bytes + less_margin(gpu.free_bytes));
+      options.device_memory.value_or(gpu.context_bytes + less_margin(gpu.free_bytes, kGpuMargin));
   budgets.host_bytes = options.host_memory ? *options.host_memory / topology.local_world_size
                                            : usable_memory_bytes(topology);
   if (budgets.device_bytes > gpu.context_bytes + gpu.free_bytes) {
@@ -37,7 +42,7 @@ MemoryBudgets budgets_with_gpu(const Options& options, const comm::Topology& top
 }  // namespace
 
 std::int64_t usable_memory_bytes(const comm::Topology& topology) {
-  return less_margin(available_memory_bytes()) / topology.local_world_size;
+  return less_margin(available_memory_bytes(), kHostMargin) / topology.local_world_size;
 }
 
 MemoryBudgets resolve_memory_budgets(const Options& options, const comm::Topology& topology,
