@@ -28,7 +28,7 @@ class CostCounter {
   StepCost run(const ComputeCost& compute, double rows_share) {
     add_compute(compute, rows_share);
     for (const Phase phase : {Phase::forward, Phase::backward}) add_traffic(phase);
-    add_device_updates();
+    if (rates_.gpu) add_device_passes();
     add(Phase::backward, CoreWork::gradients, gradients_s());
     cost_.moved_s = moved_s();
     return cost_;
@@ -101,12 +101,28 @@ class CostCounter {
     add(phase, CoreWork::copies, over(2 * copied, rates_.memory_bytes_per_s));
   }
 
-  // A pass over the state and gradients of units that a GPU updates.
-  void add_device_updates() {
-    if (!rates_.gpu) return;
-    const bool deferred = setup_.plan.update == offload::UpdateTime::deferred;
-    phase(deferred ? Phase::forward : Phase::backward)[Resource::gpu] +=
-        over(offload::device_update_bytes(setup_.plan), rates_.gpu->memory_bytes_per_s);
+  // Over what a GPU holds, beside compute.
+  void add_device_passes() {
+    const offload::Plan& plan = setup_.plan;
+    const auto add = [&](Phase phase, std::int64_t bytes) {
+      this->phase(phase)[Resource::gpu] += over(bytes, rates_.gpu->memory_bytes_per_s);
+    };
+    const bool deferred = plan.update == offload::UpdateTime::deferred;
+    add(deferred ? Phase::forward : Phase::backward, offload::device_update_bytes(plan));
+    for (std::size_t u = 0; u < plan.units.size(); ++u) {
+      if (!plan.units[u].updated_on_device) continue;
+      add(Phase::backward, offload::device_gradient_bytes(setup_.plan_input, plan, u));
+    }
+    const std::int64_t forward_uses = setup_.plan_input.forward_uses;
+    for (std::int64_t i = 0; i < std::ssize(plan.uses); ++i) {
+      const offload::ScheduledUse& use = plan.uses[static_cast<std::size_t>(i)];
+      const offload::UnitPlan& unit = plan.units[static_cast<std::size_t>(use.unit)];
+      const bool copied =
+          use.slot >= 0 && !use.hit && unit.tier(offload::StateKind::weights) == Tier::device;
+      if (!copied) continue;
+      add(i < forward_uses ? Phase::forward : Phase::backward,
+          2 * plan.passes * plan.shard_bytes(unit, offload::StateKind::weights));
+    }
   }
 
   // On the cores each contribution but the first is added to a sum in f32 (two reads, a write); the

@@ -5,7 +5,9 @@
 //
 // The phases are forward and backward: with a deferred optimizer the norm is a barrier between
 // them. Resources:
-//   gpu          compute, where the device is one, and updates of state that is all there
+//   gpu          compute, where the device is one, updates of state that is all there, with the
+//   sums
+//                and norms of its gradients, and copies of weights to where they are gathered
 //   workers      compute on the cpu device, where --threads gives it a part of the cores
 //   cores        as one resource, all that the rank may use: on the cpu device compute; and always
 //                the optimizer, gradients, checksums, copies and the kernel's time for I/O

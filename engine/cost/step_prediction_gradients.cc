@@ -1,5 +1,7 @@
 #include "engine/cost/step_prediction_gradients.h"
 
+#include "offload/plan_traffic.h"
+
 namespace strata::engine {
 
 using offload::Contribution;
@@ -10,6 +12,11 @@ using offload::UnitPlan;
 PredictedGradients::PredictedGradients(const RunSetup& setup, PredictedMachine& machine, Lane& main,
                                        Lane& compute, PredictedOptimizer& optimizer)
     : plan_(setup.plan), machine_(machine), main_(main), compute_(compute), optimizer_(optimizer) {
+  for (std::size_t u = 0; u < plan_.units.size(); ++u) {
+    const std::int64_t bytes = offload::device_gradient_bytes(setup.plan_input, plan_, u);
+    device_bytes_.push_back(static_cast<double>(bytes) / plan_.passes /
+                            setup.plan_input.units[u].gradient_contributions);
+  }
   written_.fill(Fluid::kBeginning);
 }
 
@@ -35,7 +42,12 @@ void PredictedGradients::take_out(Slot& slot, const Contribution& contribution) 
     reduced = reduce_.last;
   }
   machine_.wait(from_device_, {thread_.last, reduced});
-  if (!stays) machine_.copy_from_device(from_device_, bytes);
+  if (stays) {
+    machine_.update_on_device(from_device_,
+                              device_bytes_[static_cast<std::size_t>(contribution.unit)]);
+  } else {
+    machine_.copy_from_device(from_device_, bytes);
+  }
   slot = {.taken = thread_.last, .emptied = from_device_.last};
   machine_.wait(thread_, {slot.emptied});
   if (!stays) landed(contribution, partial);

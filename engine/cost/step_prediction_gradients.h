@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <vector>
 
 #include "engine/cost/step_prediction_machine.h"
 #include "engine/cost/step_prediction_optimizer.h"
@@ -46,6 +47,8 @@ class PredictedGradients {
   Lane reduce_;
   Lane from_device_;
   Lane copies_;  // of gradients that live on the device
+  // Per unit: what a contribution costs a GPU that updates it, on average.
+  std::vector<double> device_bytes_;
   std::array<Slot, offload::kGradientSlots> slots_;
   std::array<Moment, offload::kGradientStagingSlots> written_;  // per staging buffer
   std::size_t slot_ = 0;

@@ -69,5 +69,18 @@ TEST_F(RankDevices, AutoSaysWhyNoRankTakesAGpu) {
   }
 }
 
+TEST(RanksMemory, IsThatOfTheSmallestGpu) {
+  test::ThreadRanks ranks(3);
+  const auto failures = ranks.run([](comm::Communicator& comm) {
+    Gpu gpu;
+    gpu.free_bytes = 900 - comm.rank();
+    gpu.context_bytes = 30 + comm.rank() % 2;
+    agree_on_memory(comm, gpu);
+    EXPECT_EQ(gpu.free_bytes, 898);
+    EXPECT_EQ(gpu.context_bytes, 31);
+  });
+  for (const auto& failure : failures) EXPECT_EQ(failure, nullptr);
+}
+
 }  // namespace
 }  // namespace strata::engine

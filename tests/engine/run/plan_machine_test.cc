@@ -50,6 +50,34 @@ TEST(PlanMachine, TellsTheTimeOfAStepOnAMachineThatIsNotHere) {
   EXPECT_NEAR(machine["run_days"].get<double>() * 86'400, 1000 * step_s, 1e-9 * 1000 * step_s);
 }
 
+// Against the same run with all state in host memory, a GPU that updates passes in forward over 28
+// bytes an element: weight, remainder and two moments read and written, the gradient read. In
+// backward over 12: the gradient copied to its place and read for the norm; the tied table's over
+// 20 more, for its first contribution is copied and the second one added.
+TEST(PlanMachine, ADescribedGpuUpdatesAtTheRateOfItsMemory) {
+  constexpr double kBytesPerS = 1008e9;  // of docs/machines/workstation-24gb.json
+  constexpr std::int64_t kHidden = 1024;
+  const auto padded = [](std::int64_t elements) { return round_up(elements, 4096); };
+  const std::int64_t table = padded(8192 * kHidden);
+  const std::int64_t blocks = 6 * padded(12 * kHidden * kHidden + 13 * kHidden);
+  const std::int64_t all = table + padded(128 * kHidden) + blocks + padded(2 * kHidden);
+  const auto bound = [](const std::string& place) -> nlohmann::json {
+    return json_on("workstation-24gb.json",
+                   {"--global-batch", "1", "--place", place})["machine"]["bound"];
+  };
+  const nlohmann::json there = bound("all=device");
+  const nlohmann::json host = bound("all=host");
+  const auto more_s = [&](const char* phase) {
+    return there[phase]["gpu_s"].get<double>() - host[phase]["gpu_s"].get<double>();
+  };
+  const auto seconds = [&](std::int64_t bytes) { return static_cast<double>(bytes) / kBytesPerS; };
+  EXPECT_NEAR(more_s("forward"), seconds(28 * all), 1e-12);
+  EXPECT_NEAR(more_s("backward"), seconds(12 * all + 20 * table), 1e-12);
+  EXPECT_EQ(there["forward"]["cores"]["optimizer_s"], 0);
+  EXPECT_GT(host["forward"]["cores"]["optimizer_s"], 0);
+  EXPECT_EQ(there["backward"]["cores"]["gradients_s"], 0);
+}
+
 TEST(PlanMachine, EveryRankHasItsShareOfManyHosts) {
   const nlohmann::json plan = json_on("dgx2-32nodes.json", {"--global-batch", "512"});
   EXPECT_EQ(plan["world_size"], 512);
