@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "engine/plan/memory_budgets.h"
 #include "engine/profile/span_meaning.h"
 #include "tests/engine/run/cuda_runs.h"
 
@@ -25,10 +26,10 @@ class CudaRates : public CudaRuns {
 
   static Words on_gpu() { return Words{"--device", "cuda"} + small_model("f32"); }
   // What tune and plan have of a run.
-  Words planned() const {
-    return on_gpu() + Words{"--data", "text.txt",       "--steps", "2",      "--threads",
-                            "1",      "--global-batch", "2",       "--nvme", ".",
-                            "--json", "--host-memory",  "64MiB"};
+  static Words planned() {
+    return Words{"--data", "text.txt",       "--steps", "2",      "--threads",
+                 "1",      "--global-batch", "2",       "--nvme", ".",
+                 "--json", "--host-memory",  "64MiB"};
   }
   json output_of(const Words& command) const {
     const ProcessResult result = strata(command);
@@ -82,7 +83,7 @@ TEST_F(CudaRates, ProfilesHaveTheStreamsOfTheGpuAndSumUpToTheStep) {
 }
 
 TEST_F(CudaRates, TuneNamesCommandsThatRun) {
-  const json tuned = output_of(Words{"tune", "--plans", "2"} + planned());
+  const json tuned = output_of(Words{"tune", "--plans", "2"} + on_gpu() + planned());
   ASSERT_FALSE(tuned.at("plans").empty());
   for (const json& plan : tuned.at("plans")) {
     EXPECT_PRED1(is_positive, plan.at("bound_s"));
@@ -93,7 +94,21 @@ TEST_F(CudaRates, TuneNamesCommandsThatRun) {
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_PRED2(mentions, result.out, "device     cuda, ");
   // The rates are kept, and used without another measurement.
-  EXPECT_PRED1(is_positive, output_of(Words{"plan"} + planned()).at("machine").at("step_s"));
+  EXPECT_PRED1(is_positive,
+               output_of(Words{"plan"} + on_gpu() + planned()).at("machine").at("step_s"));
+}
+
+TEST_F(CudaRates, WhatTuneTakesOfAGpuLeavesRoomForTheContext) {
+  const Words model = {"--device",   "cuda",    "--place",
+                       "all=device", "--model", "gpt2:layers=2,hidden=32,heads=2,context=32"};
+  Words arguments =
+      output_of(Words{"tune", "--plans", "1"} + model + planned()).at("plans")[0].at("arguments");
+  arguments.front() = "plan";
+  const json device = output_of(arguments + Words{"--json"}).at("tiers").at("device");
+  const std::int64_t left =
+      device.at("budget_bytes").get<std::int64_t>() - device.at("total_bytes").get<std::int64_t>();
+  EXPECT_GE(left, kContextSlackBytes);
+  EXPECT_LT(left, kContextSlackBytes + kMiB);
 }
 
 TEST_F(CudaRates, AutoMemoryComputesTheSameBits) {
