@@ -1,9 +1,9 @@
 // The byte budgets of a rank's device and host memory, from the options and the machine.
 //
 // --host-memory is per machine and divided over its ranks; --device-memory is per device. What is
-// not given is taken from what is free, less a margin that leaves the machine usable: a tenth, at
-// least 1 GiB. On the cpu device both tiers are the same RAM: two unset budgets share it equally.
-// Of a GPU's memory its context is part.
+// not given is taken from what is free, less a margin that leaves the machine usable: a tenth, of a
+// GPU a fiftieth, and at least 1 GiB. On the cpu device both tiers are the same RAM: two unset
+// budgets share it equally. Of a GPU's memory its context is part.
 #pragma once
 
 #include <cstdint>
