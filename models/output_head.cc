@@ -26,14 +26,21 @@ namespace {
 constexpr TensorRun kNormWeight{0, 1};
 TensorRun norm_bias(const UnitSpec& unit) { return {1, unit.tensors.size() - 1}; }
 
-// One chunk and one micro-batch.
+// One chunk and one micro-batch. A vocabulary's last chunk may have any number of columns; each row
+// begins at 16 bytes, or a GPU's products would be those for operands that are aligned to nothing.
 struct Workspace {
+  static constexpr std::int64_t kRowElements = 8;
   Matrix logits;   // (M, rows) f32
   Matrix dlogits;  // (M, rows); the logits' memory when activations are f32
 
   Workspace(Carver& carver, Dtype dtype, std::int64_t m, std::int64_t rows) {
-    logits = carver.take_matrix(Dtype::f32, m, rows);
-    dlogits = dtype == Dtype::f32 ? logits : carver.take_matrix(dtype, m, rows);
+    const auto take = [&](Dtype of) {
+      Matrix matrix = carver.take_matrix(of, m, round_up(rows, kRowElements));
+      matrix.cols = rows;
+      return matrix;
+    };
+    logits = take(Dtype::f32);
+    dlogits = dtype == Dtype::f32 ? logits : take(dtype);
   }
 };
 
