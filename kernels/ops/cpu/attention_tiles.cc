@@ -14,12 +14,15 @@ ScoreFormat format_of(Dtype memory, Dtype arithmetic) {
   return arithmetic == Dtype::bf16 ? ScoreFormat::bf16 : ScoreFormat::bf16_in_f32;
 }
 
-// Every query must see itself, or its softmax is over nothing.
+// Every query must see itself, or its softmax is over nothing, and no key that the one before it
+// did not: kernels look at the first of a tile.
 void check_document_starts(const AttentionShape& shape, const std::int32_t* starts) {
   for (std::int64_t row = 0; row < shape.rows(); ++row) {
     const std::int64_t token = row % shape.tokens;
-    STRATA_CHECK(0 <= starts[row] && starts[row] <= token,
-                 "attention: token {} of a document that starts at {}", token, starts[row]);
+    const std::int32_t least = token == 0 ? 0 : starts[row - 1];
+    STRATA_CHECK(least <= starts[row] && starts[row] <= token,
+                 "attention: token {} of a document that starts at {}, after one of {}", token,
+                 starts[row], least);
   }
 }
 

@@ -99,7 +99,7 @@ __global__ void __launch_bounds__(Tiles<T, kDim>::kThreads)
 
   const float scale = call.scale * kLog2E;
   WarpSums<kDim> dq;
-  const int first_visible = first_visible_key(call, block.sequence, block.first_query, Size::kOwn);
+  const int first_visible = first_visible_key(call, block.sequence, block.first_query);
   const int keys_end = std::min(call.tokens, block.first_query + Size::kOwn);
   for (int key = first_visible / Size::kOther * Size::kOther; key < keys_end; key += Size::kOther) {
     sync_threads();
@@ -163,10 +163,6 @@ __global__ void __launch_bounds__(Tiles<T, kDim>::kThreads)
   const int warp_row = warp_index() * kFragment;
   const int warp_key = first_key + warp_row;
   const float scale = call.scale * kLog2E;
-  // No query from here on sees one of these keys.
-  const int queries_end = call.window == 0
-                              ? call.tokens
-                              : std::min(call.tokens, first_key + Size::kOwn - 1 + call.window);
   WarpSums<kDim> dk;
   WarpSums<kDim> dv;
   for (int member = 0; member < call.heads_per_kv_head; ++member) {
@@ -174,10 +170,8 @@ __global__ void __launch_bounds__(Tiles<T, kDim>::kThreads)
     const auto queries = operands.q.head(call, row, head);
     const auto douts = operands.dout.head(call, row, head);
     const std::int64_t first_row = (sequence * call.heads + head) * call.tokens;
-    for (int query = first_key; query < queries_end; query += Size::kOther) {
-      if (first_visible_key(call, sequence, query, Size::kOther) >= first_key + Size::kOwn) {
-        continue;
-      }
+    for (int query = first_key; query < call.tokens; query += Size::kOther) {
+      if (first_visible_key(call, sequence, query) >= first_key + Size::kOwn) break;
       sync_threads();
       load_tile(q, Size::kOther, queries, query, call.tokens, call.head_dim);
       load_tile(dout, Size::kOther, douts, query, call.tokens, call.head_dim);

@@ -108,7 +108,7 @@ __global__ void __launch_bounds__(Tiles<T, kDim>::kThreads)
   const typename Size::Tile v(memory, Size::kOther);
 
   const auto block = query_block<Size::kOwn>(call, operands.q, operands.k, operands.v);
-  const int first_visible = first_visible_key(call, block.sequence, block.first_query, Size::kOwn);
+  const int first_visible = first_visible_key(call, block.sequence, block.first_query);
   const int keys_end = call.past + std::min(call.tokens, block.first_query + Size::kOwn);
 
   const int warp_row = warp_index() * kFragment;

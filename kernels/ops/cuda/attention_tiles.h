@@ -191,7 +191,8 @@ __device__ inline void store_sums(const HeadRows<T>& head, int first, int end, i
   }
 }
 
-// The first key that a query sees; the last is the one at its own position.
+// The first key that a query sees, at or after that of the query before it; the last is the one at
+// its own position.
 __device__ inline int first_visible_key(const AttentionCall& call, std::int64_t sequence,
                                         int query) {
   if (query >= call.tokens) return INT_MAX;
@@ -200,22 +201,6 @@ __device__ inline int first_visible_key(const AttentionCall& call, std::int64_t 
                               ? 0
                               : load(call.document_starts + sequence * call.tokens + query);
   return std::max(by_window, by_document);
-}
-
-// No query of [first, first + queries) sees a key before this one. By a whole warp.
-__device__ inline int first_visible_key(const AttentionCall& call, std::int64_t sequence, int first,
-                                        int queries) {
-  if (call.document_starts == nullptr) {
-    return std::max(0, first_visible_key(call, sequence, first));
-  }
-  int least = INT_MAX;
-  for (int i = lane_index(); i < queries; i += kWarpThreads) {
-    least = std::min(least, first_visible_key(call, sequence, first + i));
-  }
-  for (int lanes = kWarpThreads / 2; lanes > 0; lanes /= 2) {
-    least = std::min(least, shuffle_xor(least, lanes));
-  }
-  return std::max(0, least);
 }
 
 // Whether each of these queries sees each of these keys, which tiles without an edge need not ask

@@ -143,6 +143,7 @@ TEST(AttentionDeathTest, RefusesHeadsAndDocumentsThatDoNotFit) {
   EXPECT_DEATH(forward_zeros(shape, {.window = -1}), "a window of -1");
   EXPECT_DEATH(forward_zeros(shape, {.scale = 0.0f}), "scaled by 0");
   EXPECT_DEATH(forward_zeros(shape, {}, {0, 0, 3, 0}), "token 2 of a document that starts at 3");
+  EXPECT_DEATH(forward_zeros(shape, {}, {0, 1, 0, 0}), "token 2 .* starts at 0, after one of 1");
 }
 
 // The loops between the matmuls, on a tile with rows that see all, some and none of it.
