@@ -75,6 +75,9 @@ const std::vector<Arithmetic>& arithmetics() {
 }
 constexpr std::size_t kF32 = 1;
 
+// On a GPU that has room for some of the units.
+const Named kSomeUnits{"some_units", placed("", "host")};
+
 Options options_for(const Named& arithmetic, const Named& regime, const Ranks& ranks) {
   Options options = base_options();
   options.matmul_dtype = "auto";
@@ -85,6 +88,15 @@ Options options_for(const Named& arithmetic, const Named& regime, const Ranks& r
     take_smallest_budgets(options, ranks);
   } else {
     regime.edit(options);
+  }
+  if (regime.name == kSomeUnits.name) {
+    const auto device_bytes = [&](const char* place) {
+      Options placed = options;
+      placed.place = place;
+      return make_setup(placed, ranks).plan.total_bytes(offload::Tier::device);
+    };
+    options.device_memory = (device_bytes("all=host") + device_bytes("all=device")) / 2;
+    EXPECT_EQ(make_setup(options, ranks).plan.homes, offload::Homes::units);
   }
   return options;
 }
@@ -127,6 +139,7 @@ std::vector<Case> cases() {
     for (std::size_t r = 1; r < regimes().size(); ++r) {
       all.push_back({world_size, arithmetics()[0].options, regimes()[r]});
     }
+    all.push_back({world_size, arithmetics()[0].options, kSomeUnits});
     for (std::size_t a = 1; a < arithmetics().size(); ++a) {
       for (const std::size_t r : kFewRegimes) {
         all.push_back({world_size, arithmetics()[a].options, regimes()[r]});
