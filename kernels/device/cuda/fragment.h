@@ -21,28 +21,32 @@ inline constexpr int kDepth = 4;
 template <>
 inline constexpr int kDepth<bf16> = 16;
 
-// Rows of kCols elements, and a vector that nobody uses after each, so that the same columns of
-// eight consecutive rows lie in different banks.
+// Rows of kCols elements. Fragments are loaded from the same vector of eight rows at a time, the
+// first a multiple of 8, and eight vectors are served at once if their addresses differ modulo 128
+// bytes. So each of these rows has its vectors in another order: i ^ row % 8, or where two rows of
+// four make 128 bytes, i ^ row / 2 % 4.
 template <typename T, int kCols>
 class SharedTile {
  public:
   static constexpr int kElements = Vector<T>::kElements;
   static constexpr int kVectors = kCols / kElements;  // of a row
-  static_assert(kCols % kElements == 0);
+  static_assert(kCols % kElements == 0 && (kVectors == 4 || kVectors % 8 == 0));
 
   __device__ SharedTile(SharedMemory& memory, int rows)
-      : vectors_(memory.template take<Vector<T>>(std::int64_t{rows} * kStride)) {}
+      : vectors_(memory.template take<Vector<T>>(std::int64_t{rows} * kVectors)) {}
   static constexpr std::int64_t bytes(int rows) {
-    return std::int64_t{rows} * kStride * kVectorBytes;
+    return std::int64_t{rows} * kVectors * kVectorBytes;
   }
 
-  __device__ Vector<T>& vector(int row, int index) const { return vectors_[row * kStride + index]; }
+  __device__ Vector<T>& vector(int row, int index) const {
+    const int permutation = kVectors == 4 ? row >> 1 & 3 : row & 7;
+    return vectors_[row * kVectors + (index ^ permutation)];
+  }
   __device__ T& element(int row, int col) const {
     return vector(row, col / kElements).at[col % kElements];
   }
 
  private:
-  static constexpr int kStride = kVectors + 1;
   SharedArray<Vector<T>> vectors_;
 };
 

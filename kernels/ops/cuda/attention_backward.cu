@@ -23,28 +23,29 @@ struct BackwardOperands {
   float* row_dots;           // (B, H, T)
 };
 
-// Of a warp's 16 queries, rowsum(dO ∘ O): columns by lane, then the lanes in pairs.
+// Of a warp's 16 queries, rowsum(dO ∘ O): two lanes have a row, each every other vector of its
+// columns, in order.
 template <typename T>
-__device__ inline void make_row_dots(float (&dots)[2], float* row_dots,
-                                     const HeadRows<const T>& dout, const HeadRows<const T>& out,
-                                     int first, const AttentionCall& call) {
-#pragma unroll 1
-  for (int row = 0; row < kFragment && first + row < call.tokens; ++row) {
-    float dot = 0;
-    for (int c = lane_index(); c < call.head_dim; c += kWarpThreads) {
-      dot = fma_rn(widen(load(dout.data + (first + row) * dout.stride + c)),
-                   widen(load(out.data + (first + row) * out.stride + c)), dot);
-    }
-    for (int lanes = kWarpThreads / 2; lanes > 0; lanes /= 2) dot += shuffle_xor(dot, lanes);
-    for (int r = 0; r < 2; ++r) {
-      if (SumFragment::row(2 * r) == row) dots[r] = dot;
-    }
-    if (lane_index() == 0) store(row_dots + first + row, dot);
+__device__ inline void make_row_dots(float* row_dots, const HeadRows<const T>& dout,
+                                     const HeadRows<const T>& out, int first,
+                                     const AttentionCall& call) {
+  constexpr int kElements = Vector<T>::kElements;
+  const bool in_vectors = dout.in_vectors() && out.in_vectors();
+  const int row = first + lane_index() / 2;
+  const int end = row < call.tokens ? call.head_dim : 0;
+  float dot = 0;
+  for (int col = lane_index() % 2 * kElements; col < end; col += 2 * kElements) {
+    const Vector<T> a = columns_of(dout, row, col, end, in_vectors);
+    const Vector<T> b = columns_of(out, row, col, end, in_vectors);
+#pragma unroll
+    for (int i = 0; i < kElements; ++i) dot = fma_rn(widen(a.at[i]), widen(b.at[i]), dot);
   }
+  dot += shuffle_xor(dot, 1);
+  if (row < call.tokens && lane_index() % 2 == 0) store(row_dots + row, dot);
 }
 
 // What one query needs of its softmax.
-struct QueryRow {
+struct alignas(16) QueryRow {
   float log_sum;  // in powers of 2
   float dot;
   int first_visible;
@@ -55,6 +56,17 @@ __device__ inline QueryRow query_row(const AttentionCall& call, std::int64_t seq
   return {load(log_sums + query) * kLog2E, load(row_dots + query),
           first_visible_key(call, sequence, query)};
 }
+
+// Half as many rows at a time as in the forward, and of each two tiles: in bf16 two blocks with
+// head_dim 128 on an SM of sm_86, 89 and 120, and registers for the sums of both.
+template <typename T, int kDim>
+struct BackwardTiles : Tiles<T, kDim> {
+  using Base = Tiles<T, kDim>;
+  static constexpr int kOther = std::max(kFragment, Base::kOther / 2);
+  static constexpr std::int64_t kSharedBytes =
+      Base::Tile::bytes(2 * (Base::kOwn + kOther)) + kOther * std::int64_t{sizeof(QueryRow)};
+  static_assert(Base::kOwn % kOther == 0 && kSharedBytes <= 99 * 1024);
+};
 
 // A score becomes its probability, and the probability's gradient the score's.
 __device__ inline void softmax_backward(float& score, float& gradient, const QueryRow& query,
@@ -69,7 +81,7 @@ __device__ inline void softmax_backward(float& score, float& gradient, const Que
 template <typename T, int kDim>
 __global__ void __launch_bounds__(Tiles<T, kDim>::kThreads)
     queries_kernel(AttentionCall call, BackwardOperands<T> operands) {
-  using Size = Tiles<T, kDim>;
+  using Size = BackwardTiles<T, kDim>;
   SharedMemory memory;
   const typename Size::Tile q(memory, Size::kOwn);
   const typename Size::Tile dout(memory, Size::kOwn);
@@ -83,18 +95,15 @@ __global__ void __launch_bounds__(Tiles<T, kDim>::kThreads)
 
   const int warp_row = warp_index() * kFragment;
   const int warp_query = block.first_query + warp_row;
+  const float* const log_sums = operands.log_sum_exp + block.statistics(call);
+  float* const row_dots = operands.row_dots + block.statistics(call);
+  make_row_dots(row_dots, douts, operands.out.head(call, block.row(call), block.head), warp_query,
+                call);
+  sync_warp();
   QueryRow rows[2];
-  float dots[2] = {};
-  make_row_dots(dots, operands.row_dots + block.statistics(call), douts,
-                operands.out.head(call, block.row(call), block.head), warp_query, call);
   for (int r = 0; r < 2; ++r) {
-    const int query = warp_query + SumFragment::row(2 * r);
-    if (query >= call.tokens) {
-      rows[r] = {0, 0, INT_MAX};
-    } else {
-      rows[r] = {load(operands.log_sum_exp + block.statistics(call) + query) * kLog2E, dots[r],
-                 first_visible_key(call, block.sequence, query)};
-    }
+    rows[r] =
+        query_row(call, block.sequence, warp_query + SumFragment::row(2 * r), log_sums, row_dots);
   }
 
   const float scale = call.scale * kLog2E;
@@ -142,7 +151,7 @@ enum class KeySums : std::uint8_t { both, keys, values };
 template <typename T, int kDim, KeySums kSums>
 __global__ void __launch_bounds__(Tiles<T, kDim>::kThreads)
     keys_kernel(AttentionCall call, BackwardOperands<T> operands) {
-  using Size = Tiles<T, kDim>;
+  using Size = BackwardTiles<T, kDim>;
   constexpr bool kOfKeys = kSums != KeySums::values;
   constexpr bool kOfValues = kSums != KeySums::keys;
   SharedMemory memory;
@@ -150,6 +159,7 @@ __global__ void __launch_bounds__(Tiles<T, kDim>::kThreads)
   const typename Size::Tile v(memory, Size::kOwn);
   const typename Size::Tile q(memory, Size::kOther);
   const typename Size::Tile dout(memory, Size::kOther);
+  const auto rows = memory.take<QueryRow>(Size::kOther);
 
   const int first_key = static_cast<int>(block_x()) * Size::kOwn;
   const std::int64_t sequence = block_z();
@@ -169,12 +179,17 @@ __global__ void __launch_bounds__(Tiles<T, kDim>::kThreads)
     const std::int64_t head = kv_head * call.heads_per_kv_head + member;
     const auto queries = operands.q.head(call, row, head);
     const auto douts = operands.dout.head(call, row, head);
-    const std::int64_t first_row = (sequence * call.heads + head) * call.tokens;
+    const std::int64_t statistics = (sequence * call.heads + head) * call.tokens;
     for (int query = first_key; query < call.tokens; query += Size::kOther) {
       if (first_visible_key(call, sequence, query) >= first_key + Size::kOwn) break;
       sync_threads();
       load_tile(q, Size::kOther, queries, query, call.tokens, call.head_dim);
       load_tile(dout, Size::kOther, douts, query, call.tokens, call.head_dim);
+      if (thread_index() < Size::kOther) {
+        rows[thread_index()] =
+            query_row(call, sequence, query + thread_index(), operands.log_sum_exp + statistics,
+                      operands.row_dots + statistics);
+      }
       async_wait();
       sync_threads();
       if (warp_key >= call.tokens || query + Size::kOther <= warp_key) continue;
@@ -187,14 +202,13 @@ __global__ void __launch_bounds__(Tiles<T, kDim>::kThreads)
       for (int n = 0; n < WarpSums<Size::kOther>::kFragments; ++n) {
 #pragma unroll
         for (int c = 0; c < 4; ++c) {  // this lane's columns
-          const int column = query + n * kFragment + SumFragment::column(c % 2 + c / 2 * 4);
-          const QueryRow of = query_row(call, sequence, column, operands.log_sum_exp + first_row,
-                                        operands.row_dots + first_row);
+          const int column = n * kFragment + SumFragment::column(c % 2 + c / 2 * 4);
+          const QueryRow of = rows[column];
 #pragma unroll
           for (int r = 0; r < 2; ++r) {
             const int i = c % 2 + c / 2 * 4 + 2 * r;
             const int key = warp_key + SumFragment::row(i);
-            const bool visible = no_edge || (of.first_visible <= key && key <= column);
+            const bool visible = no_edge || (of.first_visible <= key && key <= query + column);
             softmax_backward(scores.fragments[n].at[i], gradients.fragments[n].at[i], of, scale,
                              visible);
           }
@@ -225,7 +239,7 @@ void attention_backward(cudaStream_t stream, const AttentionShape& shape,
                         const float* log_sum_exp) {
   const AttentionCall call = attention_call(shape, options, shape.tokens, 0);
   with_kernels_for(out.dtype, shape.head_dim, [&]<typename T, int kDim>() {
-    using Size = Tiles<T, kDim>;
+    using Size = BackwardTiles<T, kDim>;
     const BackwardOperands<T> operands = {head_rows<T>(gradients.q),
                                           head_rows<T>(gradients.k),
                                           head_rows<T>(gradients.v),
@@ -237,12 +251,11 @@ void attention_backward(cudaStream_t stream, const AttentionShape& shape,
                                           log_sum_exp,
                                           row_dots};
     const auto run = [&](auto* kernel, std::int64_t heads) {
-      const LaunchSize size = {
-          .blocks_x = (shape.tokens + Size::kOwn - 1) / Size::kOwn,
-          .blocks_y = heads,
-          .blocks_z = shape.batch,
-          .threads = Size::kThreads,
-          .shared_bytes = Size::Tile::bytes(2 * Size::kOwn + 2 * Size::kOther)};
+      const LaunchSize size = {.blocks_x = (shape.tokens + Size::kOwn - 1) / Size::kOwn,
+                               .blocks_y = heads,
+                               .blocks_z = shape.batch,
+                               .threads = Size::kThreads,
+                               .shared_bytes = Size::kSharedBytes};
       check(launch(stream, size, kernel, call, operands), "attention_backward");
     };
     run(queries_kernel<T, kDim>, shape.heads);

@@ -34,14 +34,6 @@ struct Parts {
   float* statistics;
 };
 
-template <typename T>
-__device__ inline Vector<T> columns_of(const HeadRows<const T>& head, int row, int col,
-                                       int head_dim, bool in_vectors) {
-  const T* const from = head.data + row * head.stride + col;
-  const int cols = columns_from<T>(col, head_dim);
-  return in_vectors && cols == Vector<T>::kElements ? load_vector(from) : load_elements(from, cols);
-}
-
 // scores[i] = the score of key first + i, in powers of 2.
 template <typename T>
 __device__ inline void score_keys(const SharedArray<float>& scores, const SharedArray<float>& q,

@@ -7,6 +7,7 @@
 #include <climits>
 #include <cmath>
 #include <cstdint>
+#include <type_traits>
 
 #include "kernels/device/cuda/async_copy.h"
 #include "kernels/device/cuda/fragment.h"
@@ -17,8 +18,8 @@ namespace strata::ops::cuda {
 
 using namespace strata::cuda;  // NOLINT(google-build-using-namespace): kernel code
 
-// Rows of a tile, so that the four tiles of the backward leave every GPU since sm_80 its 99 KiB:
-// those that a block owns, 16 for each warp, and those that it takes at a time.
+// Rows of a tile: those that a block owns, 16 for each warp, and those that it takes at a time. So
+// many that all tiles fit into the 99 KiB that a block may have on every GPU since sm_80.
 template <typename T, int kDim>
 struct Tiles {
   static constexpr int rows_in(int bytes) {
@@ -28,7 +29,7 @@ struct Tiles {
   static constexpr int kOther = rows_in(16 * 1024);
   static constexpr int kThreads = kOwn / kFragment * kWarpThreads;
   using Tile = SharedTile<T, kDim>;
-  static_assert(kOwn % kOther == 0 && Tile::bytes(2 * (kOwn + kOther)) <= 99 * 1024);
+  static_assert(kOwn % kOther == 0 && Tile::bytes(kOwn + 2 * kOther) <= 99 * 1024);
 };
 
 // (B·rows, heads·D) in device memory.
@@ -98,25 +99,36 @@ __device__ inline Vector<T> load_elements(const T* from, int cols) {
   return values;
 }
 
+// A vector of a row's columns, from `col` on.
+template <typename T>
+__device__ inline Vector<T> columns_of(const HeadRows<const T>& head, int row, int col,
+                                       int head_dim, bool in_vectors) {
+  const T* const from = head.data + row * head.stride + col;
+  const int cols = columns_from<T>(col, head_dim);
+  return in_vectors && cols == Vector<T>::kElements ? load_vector(from) : load_elements(from, cols);
+}
+
 // A tile's rows become rows [first, first + rows) of a head, zeros from row `end` on and right of
 // the head's columns. Complete after async_wait() and a barrier.
 template <typename T, int kDim>
 __device__ inline void load_tile(const SharedTile<T, kDim>& tile, int rows,
                                  const HeadRows<const T>& head, int first, int end, int head_dim) {
   using Tile = SharedTile<T, kDim>;
-  const bool in_vectors = head.in_vectors();
+  static_assert(Tiles<T, kDim>::kThreads % Tile::kVectors == 0);
+  constexpr int kRows = Tiles<T, kDim>::kThreads / Tile::kVectors;  // at a time
+  const int vector = thread_index() % Tile::kVectors;
+  const int cols = columns_from<T>(vector * Tile::kElements, head_dim);
+  const bool whole = head.in_vectors() && cols == Tile::kElements;
+  const int copied = whole ? std::min(rows, end - first) : 0;
+  int row = thread_index() / Tile::kVectors;
+  const T* from = head.data + (first + row) * head.stride + vector * Tile::kElements;
 #pragma unroll 1
-  for (int i = thread_index(); i < rows * Tile::kVectors; i += block_threads()) {
-    const int row = i / Tile::kVectors;
-    const int vector = i % Tile::kVectors;
-    const int col = vector * Tile::kElements;
-    const T* const from = head.data + (first + row) * head.stride + col;
-    const int cols = first + row < end ? columns_from<T>(col, head_dim) : 0;
-    if (in_vectors && cols == Tile::kElements) {
-      copy_async(tile.vector(row, vector), from);
-    } else {
-      tile.vector(row, vector) = load_elements(from, cols);
-    }
+  for (; row < copied; row += kRows, from += kRows * head.stride) {
+    copy_async(tile.vector(row, vector), from);
+  }
+#pragma unroll 1
+  for (; row < rows; row += kRows, from += kRows * head.stride) {
+    tile.vector(row, vector) = load_elements(from, first + row < end ? cols : 0);
   }
 }
 
@@ -141,18 +153,26 @@ __device__ inline void multiply_by_rows(WarpSums<kCols>& sums, const SharedTile<
   }
 }
 
-// sums += left · right, with `left` rounded to T and every row of `right`.
+// sums += left · right, with `left` rounded to T and every row of `right`. Where every fragment has
+// columns of the head none is asked, so that loads run ahead of products; in f32 they would spill.
 template <typename T, int kDim, int kCols>
 __device__ inline void multiply_by_columns(WarpSums<kDim>& sums, const WarpSums<kCols>& left,
                                            const SharedTile<T, kDim>& right, int head_dim) {
+  const auto multiply = [&](auto all) {
 #pragma unroll
-  for (int k = 0; k < kCols; k += kDepth<T>) {
-    const LeftFragment<T> factor = left_of<T>(left.fragments[k / kFragment], k % kFragment);
+    for (int k = 0; k < kCols; k += kDepth<T>) {
+      const LeftFragment<T> factor = left_of<T>(left.fragments[k / kFragment], k % kFragment);
 #pragma unroll
-    for (int n = 0; n < WarpSums<kDim>::kFragments; ++n) {
-      if (n * kFragment >= head_dim) break;
-      multiply_add(sums.fragments[n], factor, load_right(right, k, n * kFragment));
+      for (int n = 0; n < WarpSums<kDim>::kFragments; ++n) {
+        if (!all && n * kFragment >= head_dim) break;
+        multiply_add(sums.fragments[n], factor, load_right(right, k, n * kFragment));
+      }
     }
+  };
+  if (std::is_same_v<T, bf16> && head_dim > kDim - kFragment) {
+    multiply(std::true_type());
+  } else {
+    multiply(std::false_type());
   }
 }
 
