@@ -66,17 +66,18 @@ ops::LibraryAttention library_attention(const Options& options) {
                                                       : ops::LibraryAttention::never;
 }
 
+Gpu open_gpu(const CudaBackend& backend, const Options& options, const comm::Communicator& comm) {
+  Gpu gpu = backend.open_gpu(comm.topology().local_rank);
+  ops::charge_cuda_ops(backend, gpu, library_attention(options));
+  return gpu;
+}
+
 RankDevice open_device(const Options& options, comm::Communicator& comm) {
   if (options.device == "cpu") return {};
   const bool is_auto = options.device == "auto";
   try {
     CudaBackend backend = find_gpus(options, comm);
-    const int local_rank = comm.topology().local_rank;
-    Gpu gpu = agree(comm, [&] {
-      Gpu opened = backend.open_gpu(local_rank);
-      ops::charge_cuda_ops(backend, opened, library_attention(options));
-      return opened;
-    });
+    Gpu gpu = agree(comm, [&] { return open_gpu(backend, options, comm); });
     const char* const found = comm.world_size() == 1 ? "there is a GPU" : "every rank has a GPU";
     return {RankGpu{std::move(backend), std::move(gpu)}, is_auto ? found : ""};
   } catch (const Error& error) {
@@ -108,6 +109,14 @@ int run_on_devices(const Options& options, const Ranks& joined,
   Ranks ranks{between_gpus ? *between_gpus : joined.comm, joined.failure, joined.binding,
               std::move(device)};
   return command(ranks);
+}
+
+void without_gpu(const Options& options, Ranks& ranks, const std::function<void()>& body) {
+  if (!ranks.device.gpu) return body();
+  auto& [backend, gpu] = *ranks.device.gpu;
+  backend.close_gpu(gpu);
+  body();
+  gpu = open_gpu(backend, options, ranks.comm);
 }
 
 void agree_on_memory(comm::Communicator& comm, Gpu& gpu) {

@@ -19,4 +19,8 @@ int run_on_devices(const Options& options, const Ranks& joined,
 // every rank plans alike, and for the smallest. Collective.
 void agree_on_memory(comm::Communicator& comm, Gpu& gpu);
 
+// Runs body() while this rank, the only one, has no context on its GPU, for processes that need all
+// of it. No device is alive. Throws CudaError.
+void without_gpu(const Options& options, Ranks& ranks, const std::function<void()>& body);
+
 }  // namespace strata::engine

@@ -12,6 +12,7 @@
 #include "engine/options/option_check.h"
 #include "engine/plan/model_source.h"
 #include "engine/run/drive_lives.h"
+#include "engine/run/rank_devices.h"
 #include "engine/run/run_length.h"
 #include "engine/run/search_target.h"
 #include "engine/run/status_line.h"
@@ -46,7 +47,7 @@ std::vector<MeasuredSteps> measure(const SearchTarget& target, SearchSpace& spac
   std::vector<MeasuredSteps> measured;
   {
     StatusLine status(ranks.comm);
-    measured = measure_plans(plans, status);
+    without_gpu(target.options, ranks, [&] { measured = measure_plans(plans, status); });
   }
   if (none_trained(measured)) return measured;
   const MachineModel again = model_of_target(target, space, Measuring::everything, ranks);

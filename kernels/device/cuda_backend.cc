@@ -73,6 +73,10 @@ Gpu CudaBackend::open_gpu(int local_rank) const {
   return gpu;
 }
 
+void CudaBackend::close_gpu(const Gpu& gpu) const {
+  entry_point<cuda_entry::CloseGpu>("strata_cuda_close_gpu")(gpu);
+}
+
 std::unique_ptr<Device> CudaBackend::make_device(const CudaDeviceOptions& options,
                                                  Budget& host_budget, FailureLatch& failure) const {
   std::unique_ptr<Device> device;

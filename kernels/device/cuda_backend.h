@@ -53,6 +53,9 @@ class CudaBackend {
   // ConfigError. Its id is the same in all processes, and asking for it makes no context.
   std::string gpu_id(int local_rank) const;
   Gpu open_gpu(int local_rank) const;
+  // Gives up the context, so that other processes have all of the GPU: nothing of it may be alive.
+  // It can be opened again. Throws CudaError.
+  void close_gpu(const Gpu& gpu) const;
   // All references must outlive the device. Throws OutOfBudget or CudaError.
   std::unique_ptr<Device> make_device(const CudaDeviceOptions& options, Budget& host_budget,
                                       FailureLatch& failure) const;
@@ -81,6 +84,7 @@ using Stamp = const char*();
 using CheckGpus = void();  // throws unless one is visible
 using GpuId = void(int local_rank, std::string& id);
 using OpenGpu = void(int local_rank, Gpu& gpu);
+using CloseGpu = void(const Gpu& gpu);
 using MakeDevice = void(const CudaDeviceOptions& options, Budget& host_budget,
                         FailureLatch& failure, std::unique_ptr<Device>& device);
 }  // namespace cuda_entry

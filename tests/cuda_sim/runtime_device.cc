@@ -9,6 +9,7 @@
 #include "cuda_sim/block.h"
 #include "cuda_sim/device.h"
 #include "cuda_sim/memory.h"
+#include "cuda_sim/report.h"
 #include "cuda_sim/stream.h"
 
 using namespace strata::cuda_sim;
@@ -55,6 +56,13 @@ cudaError_t cudaDeviceSynchronize() {
   return release_call("cudaDeviceSynchronize", [] {
     wait_for_all_streams();
     return device_error();
+  });
+}
+
+cudaError_t cudaDeviceReset() {
+  return api_call("cudaDeviceReset", [] {
+    if (free_bytes() != kTotalBytes - kContextBytes) report("cudaDeviceReset with memory in use");
+    return cudaSuccess;
   });
 }
 

@@ -71,6 +71,11 @@ Gpu open_gpu(int local_rank) {
   return gpu;
 }
 
+void close_gpu(const Gpu& gpu) {
+  check(cudaSetDevice(gpu.index), "cudaSetDevice");
+  check(cudaDeviceReset(), "cudaDeviceReset");
+}
+
 void charge_growth(Gpu& gpu) {
   const std::int64_t before_bytes = gpu.free_bytes;
   read_memory(gpu);

@@ -21,6 +21,8 @@ std::string gpu_id(int local_rank);
 
 Gpu open_gpu(int local_rank);
 
+void close_gpu(const Gpu& gpu);
+
 // Reads gpu.free_bytes again; what has gone of it since is the context's. With the GPU current.
 void charge_growth(Gpu& gpu);
 

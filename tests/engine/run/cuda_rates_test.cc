@@ -111,6 +111,14 @@ TEST_F(CudaRates, WhatTuneTakesOfAGpuLeavesRoomForTheContext) {
   EXPECT_LT(left, kContextSlackBytes + kMiB);
 }
 
+// Trials are processes, which have the GPU for themselves.
+TEST_F(CudaRates, TuneTrainsWithItsPlans) {
+  const json report = output_of(Words{"tune", "--plans", "1", "--measure"} + on_gpu() + planned());
+  const json& measured = report.at("plans")[0].at("measured");
+  EXPECT_TRUE(measured.at("failures").empty()) << measured;
+  EXPECT_PRED1(is_positive, measured.at("median_s"));
+}
+
 TEST_F(CudaRates, AutoMemoryComputesTheSameBits) {
   const Words words = on_gpu() + Words{"--nvme", "."};
   complete("given", words + placed("nvme"));
