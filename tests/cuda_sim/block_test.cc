@@ -11,6 +11,7 @@
 
 #include "cuda_sim/sim_device.h"
 #include "kernels/device/cuda/async_copy.h"
+#include "kernels/device/cuda/fragment.h"
 
 namespace strata::cuda_sim {
 namespace {
@@ -62,6 +63,41 @@ TEST(Block, BarriersOrderSharedMemory) {
   for (int b = 0; b < kBlocks; ++b) {
     EXPECT_EQ(got[b], kThreads * (b * kThreads) + kThreads * (kThreads + 1) / 2) << b;
   }
+}
+
+// Of each vector of eight rows of a tile: where among 128 bytes they lie, as bits.
+template <typename T, int kCols>
+__global__ void mark_places(int* places) {
+  SharedMemory memory;
+  const SharedTile<T, kCols> tile(memory, kWarpThreads);
+  const int group = thread_index();
+  if (group >= kWarpThreads / 8) return;
+  for (int index = 0; index < tile.kVectors; ++index) {
+    int bits = 0;
+    for (int row = 8 * group; row < 8 * (group + 1); ++row) {
+      const auto offset = reinterpret_cast<const char*>(&tile.vector(row, index)) -
+                          reinterpret_cast<const char*>(&tile.vector(0, 0));
+      bits |= 1 << offset / kVectorBytes % 8;
+    }
+    store(places + group * tile.kVectors + index, bits);
+  }
+}
+
+// Which is how matrices are loaded from it, and shared memory serves 128 bytes at a time.
+TEST(Block, EightRowsOfASharedTileAreInDifferentBanks) {
+  const auto expect_no_conflict = []<typename T, int kCols>() {
+    using Tile = SharedTile<T, kCols>;
+    const TestStream stream;
+    const Memory<int> places(4 * Tile::kVectors);
+    EXPECT_CUDA(launch(stream, {.threads = 32, .shared_bytes = Tile::bytes(kWarpThreads)},
+                       mark_places<T, kCols>, places.data()));
+    for (const int bits : read(stream, places.data(), 4 * Tile::kVectors)) EXPECT_EQ(bits, 0xFF);
+  };
+  expect_no_conflict.operator()<bf16, 32>();
+  expect_no_conflict.operator()<bf16, 64>();
+  expect_no_conflict.operator()<bf16, 128>();
+  expect_no_conflict.operator()<bf16, 256>();
+  expect_no_conflict.operator()<float, 32>();
 }
 
 __global__ void exchange(int* out, double* sums) {
