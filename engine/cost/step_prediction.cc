@@ -95,8 +95,8 @@ class PredictedRun {
 
   // Of all units that a GPU updates, at once: whenever it does, it computes nothing then.
   void update_on_device() {
-    machine_.update_on_device(compute_,
-                              static_cast<double>(offload::device_update_bytes(setup_.plan)));
+    machine_.pass_over_on_device(compute_,
+                                 static_cast<double>(offload::device_update_bytes(setup_.plan)));
   }
 
   double batch_bytes(offload::Link link) const {

@@ -43,8 +43,8 @@ void PredictedGradients::take_out(Slot& slot, const Contribution& contribution) 
   }
   machine_.wait(from_device_, {thread_.last, reduced});
   if (stays) {
-    machine_.update_on_device(from_device_,
-                              device_bytes_[static_cast<std::size_t>(contribution.unit)]);
+    machine_.pass_over_on_device(from_device_,
+                                 device_bytes_[static_cast<std::size_t>(contribution.unit)]);
   } else {
     machine_.copy_from_device(from_device_, bytes);
   }

@@ -88,7 +88,7 @@ void PredictedMachine::update(Lane& lane, double bytes) {
   on_workers(lane, seconds_of(bytes, rates_.optimizer_bytes_per_s));
 }
 
-void PredictedMachine::update_on_device(Lane& lane, double bytes) {
+void PredictedMachine::pass_over_on_device(Lane& lane, double bytes) {
   if (rates_.gpu) compute(lane, seconds_of(bytes, rates_.gpu->memory_bytes_per_s));
 }
 
@@ -116,7 +116,7 @@ void PredictedMachine::copy_from_device(Lane& lane, double bytes) {
 }
 
 void PredictedMachine::copy_on_device(Lane& lane, double bytes) {
-  if (!rates_.gpu) copy_in_host(lane, bytes);
+  rates_.gpu ? pass_over_on_device(lane, 2 * bytes) : copy_in_host(lane, bytes);
 }
 
 // On the cpu device what arrives is copied, too.
@@ -124,7 +124,7 @@ void PredictedMachine::receive(Lane& lane, double bytes) {
   const Moment received =
       fluid_.add_queued_task(server(Resource::network), Fluid::Queue::first,
                              seconds_of(bytes, rates_.network.bytes_per_s), {lane.last});
-  copy_on_device(lane, bytes);
+  if (!rates_.gpu) copy_in_host(lane, bytes);
   wait(lane, {received});
 }
 

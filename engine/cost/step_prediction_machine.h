@@ -38,11 +38,10 @@ class PredictedMachine {
   void pass_over(Lane& lane, double bytes);
   void update(Lane& lane, double bytes);
   // By the GPU, at the rate of its memory.
-  void update_on_device(Lane& lane, double bytes);
+  void pass_over_on_device(Lane& lane, double bytes);
   void copy_to_device(Lane& lane, double bytes);
   void copy_from_device(Lane& lane, double bytes);
   void copy_in_host(Lane& lane, double bytes);
-  // Within a GPU it takes no time.
   void copy_on_device(Lane& lane, double bytes);
   // What a collective receives from other ranks.
   void receive(Lane& lane, double bytes);

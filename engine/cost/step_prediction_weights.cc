@@ -127,7 +127,6 @@ void PredictedWeights::gather(const ScheduledUse& use) {
   machine_.wait(to_device_, {fetch_.last, slot.free});
   if (unit(use.unit).tier(StateKind::weights) == Tier::device) {
     machine_.copy_on_device(to_device_, bytes);
-    machine_.update_on_device(to_device_, 2 * bytes);
   } else {
     machine_.copy_to_device(to_device_, bytes);
   }

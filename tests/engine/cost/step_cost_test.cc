@@ -204,6 +204,21 @@ TEST(StepCost, OnAGpuComputeAndCopiesLeaveTheCores) {
               static_cast<double>(traffic.bytes(Link::from_device)) / 3.1e6, kRounding);
 }
 
+// Its own shard, read and written; of what two others send it is half.
+TEST(StepCost, AGpuCopiesWeightsToWhereTheyAreGathered) {
+  RunSetup setup = setup_of("1", "f32", {.rank = 1, .world_size = 3});
+  setup.plan_input.placement.states.fill(offload::Tier::device);
+  setup.plan = offload::make_plan(setup.plan_input).plan;
+  MachineRates rates;
+  rates.gpu = GpuRates{.memory_bytes_per_s = 1e6};
+  const StepCost cost = step_cost(setup, rates, {});
+  for (const Phase phase : {Phase::forward, Phase::backward}) {
+    const auto gathered = static_cast<double>(setup.plan.phase(phase).bytes(Link::gathered));
+    ASSERT_GT(gathered, 0);
+    EXPECT_NEAR(phase_of(cost, phase)[Resource::gpu], 2 * gathered / 2 / 1e6, kRounding);
+  }
+}
+
 TEST(StepCost, ARateThatIsNotKnownCostsNothing) {
   const StepCost cost = step_cost(setup_of("1"), MachineRates{}, ComputeCost{});
   EXPECT_EQ(cost.bound_s(), 0);
