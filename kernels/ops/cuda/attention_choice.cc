@@ -10,6 +10,9 @@ namespace strata::ops::cuda {
 namespace {
 
 constexpr std::int64_t kVectorElements = 16 / bytes_of(Dtype::bf16);  // that cuDNN reads rows in
+// A slice's statistics begin where those of a head or sequence end, and cuDNN takes them to begin
+// at 16 bytes.
+constexpr std::int64_t kVectorRows = 16 / bytes_of(Dtype::f32);
 
 bool is_read_in_vectors(const Matrix& matrix, std::int64_t stride) {
   return matrix.dtype == Dtype::bf16 && matrix.stride == stride &&
@@ -34,6 +37,7 @@ const char* own_attention_because(const PlannedAttention& planned) {
   }
   if (shape.head_dim > 128) return "above 128 channels cuDNN has no backward on most GPUs";
   if (shape.tokens == 1) return "one token attends to itself";
+  if (shape.tokens % kVectorRows != 0) return "cuDNN's statistics are aligned to 4 rows";
   return nullptr;
 }
 

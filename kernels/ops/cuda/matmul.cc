@@ -12,6 +12,7 @@ namespace {
 
 void check(cublasStatus_t status, const char* what) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
+  strata::cuda::check(cudaGetLastError(), what);  // of an earlier kernel, which is to blame
   throw_error<CudaError>("{}: {} ({})", what, cublasLtGetStatusString(status),
                          cublasLtGetStatusName(status));
 }

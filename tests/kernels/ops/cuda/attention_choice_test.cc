@@ -35,6 +35,8 @@ TEST(AttentionChoice, GivesAReasonWhereCudnnMakesNoPlans) {
   shape = kShape;
   shape.tokens = 1;
   EXPECT_TRUE(is_ours(planned_of(shape), "one token"));
+  shape.tokens = 1001;
+  EXPECT_TRUE(is_ours(planned_of(shape), "4 rows"));
 }
 
 const std::int64_t kPacked = kShape.packed_channels();
