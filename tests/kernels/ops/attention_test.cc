@@ -47,10 +47,10 @@ std::vector<AttentionCase> cases() {
 
 // What a library plans for: each kind of mask, of head size and of KV heads.
 std::vector<AttentionCase> planned_cases() {
-  return {{{2, 392, 4, 4, 64}},
-          {{1, 520, 6, 1, 24}, 128},
-          {{2, 140, 4, 2, 128}, 1000},
-          {{3, 132, 2, 2, 80}, 7}};
+  return {{{2, 132, 4, 4, 64}},
+          {{1, 260, 6, 1, 24}, 128},
+          {{1, 132, 2, 1, 128}, 1000},
+          {{3, 68, 2, 2, 80}, 7}};
 }
 
 // Plans for micro-batches of 2 sequences, and so for 1, of which 3 are made up.
