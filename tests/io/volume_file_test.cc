@@ -185,13 +185,14 @@ TEST_F(VolumeFileTest, OneInUseIsNotRemoved) {
 TEST_F(VolumeFileTest, RemovedByTwoItIsGoneOnce) {
   published(directory_.path()).keep();
   std::optional<FoundVolumeFile> first(path());
-  FoundVolumeFile second(path());
-  std::thread both([&] {
-    first->remove();
-    first.reset();
-  });
-  EXPECT_NO_THROW(second.remove());
-  both.join();
+  std::optional<FoundVolumeFile> second(path());
+  const auto remove = [](std::optional<FoundVolumeFile>& found) {
+    EXPECT_NO_THROW(found->remove());
+    found.reset();
+  };
+  std::thread other([&] { remove(first); });
+  remove(second);
+  other.join();
   EXPECT_FALSE(std::filesystem::exists(path()));
 }
 
