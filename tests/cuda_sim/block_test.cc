@@ -98,6 +98,7 @@ TEST(Block, EightRowsOfASharedTileAreInDifferentBanks) {
   expect_no_conflict.operator()<bf16, 128>();
   expect_no_conflict.operator()<bf16, 256>();
   expect_no_conflict.operator()<float, 32>();
+  expect_no_conflict.operator()<float, 256>();
 }
 
 __global__ void exchange(int* out, double* sums) {

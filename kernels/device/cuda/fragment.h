@@ -24,7 +24,8 @@ inline constexpr int kDepth<bf16> = 16;
 // Rows of kCols elements. Fragments are loaded from the same vector of eight rows at a time, the
 // first a multiple of 8, and eight vectors are served at once if their addresses differ modulo 128
 // bytes. So each of these rows has its vectors in another order: i ^ row % 8, or where two rows of
-// four make 128 bytes, i ^ row / 2 % 4.
+// four make 128 bytes, i ^ row / 2 % 4. In f32, whose many addresses would then not fit registers,
+// a vector that nobody uses follows each row instead.
 template <typename T, int kCols>
 class SharedTile {
  public:
@@ -33,20 +34,23 @@ class SharedTile {
   static_assert(kCols % kElements == 0 && (kVectors == 4 || kVectors % 8 == 0));
 
   __device__ SharedTile(SharedMemory& memory, int rows)
-      : vectors_(memory.template take<Vector<T>>(std::int64_t{rows} * kVectors)) {}
+      : vectors_(memory.template take<Vector<T>>(std::int64_t{rows} * kStride)) {}
   static constexpr std::int64_t bytes(int rows) {
-    return std::int64_t{rows} * kVectors * kVectorBytes;
+    return std::int64_t{rows} * kStride * kVectorBytes;
   }
 
   __device__ Vector<T>& vector(int row, int index) const {
+    if constexpr (!kPermuted) return vectors_[row * kStride + index];
     const int permutation = kVectors == 4 ? row >> 1 & 3 : row & 7;
-    return vectors_[row * kVectors + (index ^ permutation)];
+    return vectors_[row * kStride + (index ^ permutation)];
   }
   __device__ T& element(int row, int col) const {
     return vector(row, col / kElements).at[col % kElements];
   }
 
  private:
+  static constexpr bool kPermuted = std::is_same_v<T, bf16>;
+  static constexpr int kStride = kPermuted ? kVectors : kVectors + 1;
   SharedArray<Vector<T>> vectors_;
 };
 
