@@ -149,9 +149,9 @@ class Planner {
     Tier tier = Tier::nvme;
     if (input_.placement.activations) {
       tier = *input_.placement.activations;
-    } else if (all <= std::max(room(Tier::device), in_slots)) {
+    } else if (all <= std::max(room(Tier::device) - wanted_bytes(Tier::device), in_slots)) {
       tier = Tier::device;
-    } else if (all <= room(Tier::host)) {
+    } else if (all <= room(Tier::host) - wanted_bytes(Tier::host)) {
       tier = Tier::host;
     }
     plan_.activations = tier;
@@ -195,6 +195,16 @@ class Planner {
     for (UnitPlan& unit : plan_.units) {
       unit.updated_on_device = plan_.device_updates && !unit.frozen && is_on_device(unit);
     }
+  }
+
+  // Of the states that --place has there.
+  std::int64_t wanted_bytes(Tier tier) const {
+    std::int64_t bytes = 0;
+    for (const StateKind kind : kPlacementOrder) {
+      if (input_.placement.states[static_cast<std::size_t>(kind)] != tier) continue;
+      for (const UnitPlan& unit : plan_.units) bytes += plan_.shard_bytes(unit, kind);
+    }
+    return bytes;
   }
 
   static std::size_t index(Tier tier) { return static_cast<std::size_t>(tier); }

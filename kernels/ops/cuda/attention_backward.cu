@@ -71,7 +71,9 @@ struct BackwardTiles : Tiles<T, kDim> {
 // A score becomes its probability, and the probability's gradient the score's.
 __device__ inline void softmax_backward(float& score, float& gradient, const QueryRow& query,
                                         float scale, bool visible) {
-  const float p = visible ? exp2f(fma_rn(score, scale, -query.log_sum)) : 0.0f;
+  // At most 1, whatever rounding leaves of the difference between large scores.
+  const float exponent = fma_rn(score, scale, -query.log_sum);
+  const float p = visible ? exp2f(exponent > 0 ? 0.0f : exponent) : 0.0f;
   score = p;
   gradient = visible ? p * (gradient - query.dot) : 0.0f;
 }

@@ -13,8 +13,7 @@ namespace {
 void check(cublasStatus_t status, const char* what) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
   strata::cuda::check(cudaGetLastError(), what);  // of an earlier kernel, which is to blame
-  throw_error<CudaError>("{}: {} ({})", what, cublasLtGetStatusString(status),
-                         cublasLtGetStatusName(status));
+  throw_error<CudaError>("{}: {}", what, cublasLtGetStatusName(status));
 }
 
 cudaDataType type_of(Dtype dtype) { return dtype == Dtype::bf16 ? CUDA_R_16BF : CUDA_R_32F; }
