@@ -25,13 +25,21 @@ offload::PlanInput with_enough_memory(offload::PlanInput input) {
   }
 }
 
+// What the GPU at hand lacks of a budget, or nothing.
+std::string beyond_gpu(const RankDevice& device, std::int64_t bytes) {
+  if (!device.gpu) return "";
+  const std::int64_t most = device.gpu->gpu.context_bytes + device.gpu->gpu.free_bytes;
+  return bytes <= most ? "" : fmt::format(" (this GPU has {} free)", format_bytes(most));
+}
+
 // As the user would write them.
 std::string budgets_that_fit(const RunSetup& setup) {
   const offload::PlanInput& had = setup.plan_input;
   const offload::PlanInput enough = with_enough_memory(had);
   std::string text;
   if (enough.device_memory_bytes > had.device_memory_bytes) {
-    text += fmt::format("--device-memory {}MiB", enough.device_memory_bytes / kMiB);
+    text += fmt::format("--device-memory {}MiB{}", enough.device_memory_bytes / kMiB,
+                        beyond_gpu(setup.device, enough.device_memory_bytes));
   }
   if (enough.host_memory_bytes > had.host_memory_bytes) {
     const std::int64_t per_host = setup.topology.local_world_size * enough.host_memory_bytes;

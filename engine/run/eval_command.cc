@@ -11,6 +11,7 @@
 #include "engine/data/training_data.h"
 #include "engine/options/count_text.h"
 #include "engine/options/json_text.h"
+#include "engine/plan/device_choice.h"
 #include "engine/run/error_report.h"
 #include "engine/run/inference_run.h"
 #include "engine/run/tokenizer_check.h"
@@ -45,11 +46,12 @@ EvaluationData open_data(const RunSetup& setup) {
 
 void print_start(const ReadableModel& model, const EvaluationData& opened) {
   const RunSetup& setup = model.setup;
-  fmt::print("model      {}: {} parameters\nweights    {}; {}\ndata       {}\n", setup.model.name,
-             with_separators(setup.model.parameters()), model.weights_text(),
+  fmt::print("model      {}: {} parameters\nweights    {}; {}\ndata       {}\ndevice     {}\n",
+             setup.model.name, with_separators(setup.model.parameters()), model.weights_text(),
              name_of(setup.shape.precision),
              fmt::format("{}; {}", opened.data.file.tokens->description(),
-                         opened.data.train->description()));
+                         opened.data.train->description()),
+             device_choice(setup));
   std::fflush(stdout);
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/options/json_text.h"
+#include "engine/plan/device_choice.h"
 #include "engine/plan/prompt.h"
 #include "engine/run/error_report.h"
 #include "engine/run/generated_text.h"
@@ -153,8 +154,9 @@ void report(const RunSetup& setup, const Task& task, const GeneratedText& text,
     print_notice(fmt::format("the text ends where the model's context of {} tokens is full",
                              setup.model.context));
   }
-  print_notice(fmt::format("{} tokens of prompt in {:.2f} s, then {:.1f} tokens/s",
-                           task.prompt.size(), result.prompt_seconds, tokens_per_s));
+  print_notice(fmt::format("{} tokens of prompt in {:.2f} s, then {:.1f} tokens/s; device {}",
+                           task.prompt.size(), result.prompt_seconds, tokens_per_s,
+                           device_choice(setup)));
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "engine/data/training_data.h"
 #include "engine/options/json_text.h"
 #include "engine/options/option_check.h"
+#include "engine/plan/device_choice.h"
 #include "engine/plan/plan_report.h"
 #include "engine/plan/run_setup.h"
 #include "engine/plan/write_forecast.h"
@@ -185,7 +186,7 @@ std::string report_text(const Planned& planned) {
   }
   if (planned.machine) text += fmt::format("machine    {}\n", planned.machine->name);
   text +=
-      fmt::format("device     {}\n\n{}\n", device_name(planned.setup), plan_table(planned.setup));
+      fmt::format("device     {}\n\n{}\n", device_choice(planned.setup), plan_table(planned.setup));
   if (planned.forecast) {
     text += fmt::format("{}\n{}\n", planned.rates, forecast_text(*planned.forecast, planned.steps));
   } else {

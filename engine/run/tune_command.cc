@@ -10,6 +10,7 @@
 #include "engine/data/training_data.h"
 #include "engine/options/json_text.h"
 #include "engine/options/option_check.h"
+#include "engine/plan/device_choice.h"
 #include "engine/plan/model_source.h"
 #include "engine/run/drive_lives.h"
 #include "engine/run/rank_devices.h"
@@ -122,7 +123,8 @@ int run_tune(const Options& options, Ranks& ranks) {
   const std::vector<DriveLife> drives =
       target.machine ? drives_of(*target.machine) : drives_of(target.options);
   const std::vector<std::string> notes =
-      target.machine ? name_drives(*target.machine, plans) : std::vector<std::string>();
+      target.machine ? name_drives(*target.machine, plans)
+                     : std::vector{"device: " + device_choice(plans.front().setup)};
   const TuneReport report{target.options,
                           plans,
                           measured,

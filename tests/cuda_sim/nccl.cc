@@ -191,6 +191,7 @@ ncclResult_t ncclGetVersion(int* version) {
 }
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
+  if (const int fault = take_call_fault("ncclGetUniqueId")) return static_cast<ncclResult_t>(fault);
   std::random_device random;
   const std::string text = fmt::format("{:08x}{:08x}{:08x}", random(), random(), random());
   *id = {};
@@ -220,6 +221,9 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
   require_alive(comm, "ncclCommGetAsyncError");
+  if (const int fault = take_call_fault("ncclCommGetAsyncError")) {
+    return static_cast<ncclResult_t>(fault);
+  }
   const std::lock_guard lock(comm->mutex);
   *error = comm->state->error;
   if (*error != ncclSuccess) return ncclSuccess;
@@ -230,6 +234,8 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
 
 ncclResult_t ncclCommFinalize(ncclComm_t comm) {
   require_alive(comm, "ncclCommFinalize");
+  if (const int fault = take_call_fault("ncclCommFinalize"))
+    return static_cast<ncclResult_t>(fault);
   const std::lock_guard lock(comm->mutex);
   if (comm->looks_left > 0) report("ncclCommFinalize while the last call is in progress");
   comm->finalizing = true;
@@ -257,6 +263,10 @@ ncclResult_t ncclGroupEnd() {
   if (group_depth == 0) return ncclInvalidUsage;
   if (--group_depth > 0) return ncclSuccess;
   for (const ncclComm_t comm : std::exchange(aborted_in_group, {})) end(comm, "ncclCommAbort");
+  if (const int fault = take_call_fault("ncclGroupEnd")) {
+    group.clear();
+    return static_cast<ncclResult_t>(fault);
+  }
   return end_group();
 }
 

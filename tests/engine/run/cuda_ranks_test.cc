@@ -117,7 +117,8 @@ TEST_F(CudaRanks, AutoTakesTheProcessorsUnlessEveryRankHasAGpu) {
 
 TEST_F(CudaRanks, AFailureOfNcclEndsTheRunAndNamesItsRank) {
   // ncclSystemError; of what training does, not of the start.
-  for (const char* fault : {"ncclSend:20:2", "NCCL work:30:2"}) {
+  for (const char* fault :
+       {"ncclSend:20:2", "NCCL work:30:2", "ncclGroupEnd:20:2", "ncclCommGetAsyncError:200:2"}) {
     SCOPED_TRACE(fault);
     const ProcessResult result = run_with_second(std::string("STRATA_SIM_FAULT=") + fault,
                                                  endless() + Words{"--run", fault});

@@ -74,6 +74,9 @@ TEST_F(CudaTrain, AutoIsCudaAndSaysSoAndARunStaysOnItsDevice) {
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_PRED2(mentions, result.out, "\ndevice     cuda, ");
   EXPECT_PRED2(mentions, result.out, "auto: there is a GPU");
+  const ProcessResult planned =
+      strata(Words{"plan", "--data", "text.txt", "--device", "auto"} + small_model("f32"));
+  EXPECT_PRED2(mentions, planned.out, "\ndevice     cuda; auto: there is a GPU\n") << planned.err;
   EXPECT_PRED2(mentions, result.out, "time of a step, at least");
   expect_refused("run", small_model("f32") + Words{"--resume", "--steps", "4", "--device", "cpu"},
                  2, {"--device was 'cuda' and is now 'cpu'", "--allow-change device"});
