@@ -87,26 +87,31 @@ TEST(Plan, ADeviceThatUpdatesHasAllStateWhereItFitsAndNothingCarriesIt) {
   }
 }
 
-TEST(Plan, AUnitIsUpdatedOnTheDeviceThatHoldsAllOfItsState) {
+bool lies_whole_in(Tier tier, const UnitPlan& unit) {
+  return std::ranges::count(unit.tiers, tier) == kStateKinds;
+}
+
+// For a device that updates and is a page short of all state; `placed` is on it in any case.
+PlanInput nearly_all_on_device(StateKind placed) {
   PlanInput input = small_input();
   input.device_updates = true;
   input.device_memory_bytes = plan_of(input).total_bytes(Tier::device) - kPageBytes;
-  input.placement.states[static_cast<std::size_t>(StateKind::weights)] = Tier::device;
+  input.placement.states[static_cast<std::size_t>(placed)] = Tier::device;
+  return input;
+}
+
+TEST(Plan, AUnitIsUpdatedOnTheDeviceThatHoldsAllOfItsState) {
+  PlanInput input = nearly_all_on_device(StateKind::weights);
   const Plan plan = plan_of(input);
   EXPECT_TRUE(plan.stages_state());
   for (const UnitPlan& unit : plan.units) {
-    const bool there = std::ranges::count(unit.tiers, Tier::device) == kStateKinds;
-    EXPECT_EQ(unit.updated_on_device, there) << unit.name;
+    EXPECT_EQ(unit.updated_on_device, lies_whole_in(Tier::device, unit)) << unit.name;
   }
   EXPECT_GT(updated_on_device(plan), 0);
   EXPECT_LT(updated_on_device(plan), kUnits);
 
   input.placement.states[static_cast<std::size_t>(StateKind::moment2)] = Tier::host;
   EXPECT_EQ(updated_on_device(plan_of(input)), 0);
-}
-
-bool lies_whole_in(Tier tier, const UnitPlan& unit) {
-  return std::ranges::count(unit.tiers, tier) == kStateKinds;
 }
 
 std::int64_t state_bytes_of(const Plan& plan, const UnitPlan& unit) {
@@ -171,10 +176,7 @@ TEST(Plan, TheUnitsThatSpareAStepMostComeFirst) {
 
 // Beside what the user has placed there, which the device holds in any case.
 TEST(Plan, WholeUnitsLeaveRoomForWhatIsPlaced) {
-  PlanInput input = small_input();
-  input.device_updates = true;
-  input.device_memory_bytes = plan_of(input).total_bytes(Tier::device) - kPageBytes;
-  input.placement.states[static_cast<std::size_t>(StateKind::moment2)] = Tier::device;
+  const PlanInput input = nearly_all_on_device(StateKind::moment2);
   const Plan plan = plan_of(input);
   for (const UnitPlan& unit : plan.units) EXPECT_EQ(unit.tier(StateKind::moment2), Tier::device);
   EXPECT_GT(updated_on_device(plan), 0);
