@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kVersion = 5;
+constexpr int kVersion = 6;
 constexpr const char* kCores = "cores";
 constexpr const char* kOptimizer = "optimizer";
 constexpr const char* kArithmetic = "arithmetic";

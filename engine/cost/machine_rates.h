@@ -22,7 +22,9 @@ struct DriveRates {
   double read_bytes_per_s = 0;  // 0: no NVMe in use
   double written_bytes_per_s = 0;
   double mixed_bytes_per_s = 0;  // half of it read and half written at the same time, in sum
-  double core_s_per_byte = 0;    // the kernel's time, of one core
+  // What a byte takes from cores that are busy, in seconds of one: the kernel's time, and on a
+  // virtual machine what its host does with the same processors to serve the drive.
+  double core_s_per_byte = 0;
   bool in_use() const { return read_bytes_per_s > 0; }
   // The shortest time in which so much can be read and written: side by side or one after the
   // other, whichever is faster.

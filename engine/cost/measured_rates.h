@@ -62,9 +62,11 @@ class CoreMeasurement {
 };
 
 // Writes, then writes and reads at once, then reads real data (extents that were never written
-// read without the drive), a few requests at a time for each drive, as the streams do. Overwrites
-// the start of `storage`: measuring_bytes() in all.
-DriveRates measure_drives(const RunSetup& setup, Device& device, io::Storage& storage);
+// read without the drive), a few requests at a time for each drive, as the streams do; and reads
+// beside workers that are all busy, whose work that takes longer then tells what I/O costs them.
+// Overwrites the start of `storage`: measuring_bytes() in all.
+DriveRates measure_drives(const RunSetup& setup, Device& device, WorkerSet& workers,
+                          io::Storage& storage);
 
 // All-gathers, of the slowest rank. Collective.
 NetworkRates measure_network(const RunSetup& setup, Device& device, comm::Communicator& comm);

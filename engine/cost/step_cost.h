@@ -10,7 +10,7 @@
 //                and norms of its gradients, and copies of weights to where they are gathered
 //   workers      compute on the cpu device, where --threads gives it a part of the cores
 //   cores        as one resource, all that the rank may use: on the cpu device compute; and always
-//                the optimizer, gradients, checksums, copies and the kernel's time for I/O
+//                the optimizer, gradients, checksums, copies and what I/O takes from them
 //   to_device,
 //   from_device  PCIe, both ways at once; on the cpu device copies by the cores, so 0
 //   nvme         reads and writes share it (DriveRates)

@@ -66,11 +66,6 @@ void PredictedMachine::on_workers(Lane& lane, double seconds) {
       fluid_.add_shared_task(server(Resource::cores), seconds * workers_, workers_, {lane.last});
 }
 
-Moment PredictedMachine::on_one_core(double core_seconds, Moment after) {
-  return fluid_.add_shared_task(server(Resource::cores), core_seconds * one_core_, one_core_,
-                                {after});
-}
-
 void PredictedMachine::compute(Lane& lane, double seconds) {
   const bool by_workers = !rates_.gpu;
   const Moment begin = lane.last;
@@ -128,13 +123,18 @@ void PredictedMachine::receive(Lane& lane, double bytes) {
   wait(lane, {received});
 }
 
-// The drive's time, and at the same time the kernel's on one core.
+// The drive's time, and at the same time the cores': one of them, or as many as are needed to serve
+// the drive at its rate.
 Moment PredictedMachine::transfer(Fluid::Queue queue, double bytes, double bytes_per_s,
                                   Moment after) {
   const Moment drive = fluid_.add_queued_task(server(Resource::nvme), queue,
                                               seconds_of(bytes, bytes_per_s), {after});
-  if (rates_.nvme.core_s_per_byte == 0) return drive;
-  return fluid_.add({drive, on_one_core(bytes * rates_.nvme.core_s_per_byte, after)});
+  const double core_s_per_byte = rates_.nvme.core_s_per_byte;
+  if (core_s_per_byte == 0) return drive;
+  const double width = std::min(workers_, one_core_ * std::max(1.0, core_s_per_byte * bytes_per_s));
+  const Moment cores = fluid_.add_shared_task(server(Resource::cores),
+                                              bytes * core_s_per_byte * one_core_, width, {after});
+  return fluid_.add({drive, cores});
 }
 
 Moment PredictedMachine::read(double bytes, std::initializer_list<Moment> after) {

@@ -3,8 +3,8 @@
 //
 // A *lane* is a thread or a stream: what is asked of it comes after what it was asked before. A
 // *moment* is when some task is done. On the cpu device compute and copies are the cores'; a copy,
-// made by the thread of its stream, can use one of them, everything else that the cores do as many
-// as there are workers.
+// made by the thread of its stream, can use one of them, I/O as many as keep the drive busy,
+// everything else that the cores do as many as there are workers.
 #pragma once
 
 #include <array>
@@ -65,7 +65,6 @@ class PredictedMachine {
     return servers_[static_cast<std::size_t>(resource)];
   }
   void on_workers(Lane& lane, double seconds);
-  Moment on_one_core(double core_seconds, Moment after);
   void copy(Lane& lane, Resource link, double bytes);
   Moment transfer(Fluid::Queue queue, double bytes, double bytes_per_s, Moment after);
 

@@ -85,7 +85,8 @@ TEST(MeasureMachine, WithoutRoomRatesAreNotKnown) {
   const PinnedBuffer all_host = machine.device().allocate_pinned("all", host_room);
   const test::TemporaryFolder folder;
   const auto volume = volume_of(folder.path(), kMiB);
-  EXPECT_FALSE(measure_drives(machine.setup(), machine.device(), *volume).in_use());
+  EXPECT_FALSE(
+      measure_drives(machine.setup(), machine.device(), machine.workers(), *volume).in_use());
   EXPECT_EQ(volume->traffic().written_bytes, 0);
 }
 
@@ -94,7 +95,8 @@ TEST(MeasureMachine, ASinglePlaceIsNotMixed) {
   SmallMachine machine(small_options());
   const test::TemporaryFolder folder;
   const auto volume = volume_of(folder.path(), kPageBytes);
-  const DriveRates rates = measure_drives(machine.setup(), machine.device(), *volume);
+  const DriveRates rates =
+      measure_drives(machine.setup(), machine.device(), machine.workers(), *volume);
   EXPECT_PRED1(is_rate, rates.read_bytes_per_s);
   EXPECT_PRED1(is_rate, rates.written_bytes_per_s);
   EXPECT_EQ(rates.mixed_bytes_per_s, 0);
