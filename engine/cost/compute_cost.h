@@ -40,6 +40,9 @@ struct ComputeCost {
   WorkSeconds head_forward;  // the final norm, and the softmax statistics of all chunks
   WorkSeconds head_backward;
   WorkSeconds embedding_backward;
+  // By how much ops take longer on average than the times above, which are of their fastest runs:
+  // what a prediction expects, and a bound does not.
+  double slowdown = 1;
 
   // All of them, in this order.
   static constexpr int kParts = 7;

@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kVersion = 6;
+constexpr int kVersion = 7;
 constexpr const char* kCores = "cores";
 constexpr const char* kOptimizer = "optimizer";
 constexpr const char* kArithmetic = "arithmetic";
@@ -241,19 +241,21 @@ void MachineCache::keep_optimizer(const RunSetup& setup, double bytes_per_s) {
 
 std::optional<ComputeCost> MachineCache::find_compute(const RunSetup& setup,
                                                       const MachineRates& rates) const {
-  const nlohmann::json* const works = find(kCompute, compute_key(setup, rates));
-  if (works == nullptr) return std::nullopt;
+  const nlohmann::json* const compute = find(kCompute, compute_key(setup, rates));
+  if (compute == nullptr) return std::nullopt;
   ComputeCost cost;
+  compute->at("slowdown").get_to(cost.slowdown);
   std::size_t next = 0;
-  for (WorkSeconds* const work : cost.parts()) works->at(next++).get_to(work->of);
+  for (WorkSeconds* const work : cost.parts()) compute->at("parts").at(next++).get_to(work->of);
   return cost;
 }
 
 void MachineCache::store_compute(const RunSetup& setup, const MachineRates& rates,
                                  const ComputeCost& cost) {
-  nlohmann::json works;
-  for (const WorkSeconds* const work : cost.parts()) works.push_back(work->of);
-  tables_[kCompute][compute_key(setup, rates)] = std::move(works);
+  nlohmann::json parts;
+  for (const WorkSeconds* const work : cost.parts()) parts.push_back(work->of);
+  tables_[kCompute][compute_key(setup, rates)] = {{"slowdown", cost.slowdown},
+                                                  {"parts", std::move(parts)}};
   write();
 }
 

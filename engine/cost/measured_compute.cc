@@ -163,6 +163,7 @@ class ComputeMeasurement {
     ComputeCost cost;
     measure_block(limits, cost);
     measure_head_and_tables(limits, cost);
+    cost.slowdown = meter_.slowdown();
     return cost;
   }
 

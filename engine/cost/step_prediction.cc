@@ -244,7 +244,9 @@ Resource StepPrediction::limit() const {
 
 StepPrediction predict_step(const RunSetup& setup, const MachineRates& rates,
                             const ComputeCost& compute) {
-  PredictedRun run(setup, rates, compute);
+  ComputeCost expected = compute;
+  for (WorkSeconds* const part : expected.parts()) *part = *part * compute.slowdown;
+  PredictedRun run(setup, rates, expected);
   for (int step = 0; step < kSteps; ++step) run.step();
   return run.result();
 }

@@ -44,12 +44,25 @@ class WorkMeter final : private OpObserver {
     ops_.clear();
     ops_of_run_ = 0;
     Repeats repeats(runs_max);
-    for (int runs = 1; !repeats.enough(); runs = runs_at_once()) {
-      repeats.ran(run(enqueue, runs), runs);
-      ops_of_run_ = ops_.size();
+    repeats.ran(run(enqueue, 1));
+    ops_of_run_ = ops_.size();
+    double warm_s = 0;
+    int warm_runs = 0;
+    while (!repeats.enough()) {
+      const int runs = runs_at_once();
+      const double seconds = run(enqueue, runs);
+      repeats.ran(seconds, runs);
+      warm_s += seconds;
+      warm_runs += runs;
     }
+    mean_s_ += warm_s / warm_runs;
+    fastest_s_ += total().total();
     return total();
   }
+
+  // How much longer runs took on average than the fastest ones, over all that was measured: 1 where
+  // nothing else wants the machine.
+  double slowdown() const { return fastest_s_ > 0 ? std::max(1.0, mean_s_ / fastest_s_) : 1; }
 
  private:
   static constexpr int kRunsMax = 32;
@@ -100,6 +113,9 @@ class WorkMeter final : private OpObserver {
   std::size_t ops_of_run_ = 0;  // 0: in the first run, which counts them
   std::size_t next_ = 0;
   double spent_s_ = 0;
+  // Sums over what was measured, each once: of the mean runs but for the first, and the fastest.
+  double mean_s_ = 0;
+  double fastest_s_ = 0;
 };
 
 }  // namespace strata::engine

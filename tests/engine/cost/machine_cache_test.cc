@@ -135,6 +135,7 @@ TEST_F(MachineCacheTest, KeepsTheCostOfLayersByTheirShapesAndArithmetic) {
   cost.block_forward[Work::matmul] = 0.1;
   cost.block_backward[Work::attention] = 0.2;
   cost.embedding_backward[Work::elementwise] = 0.3;
+  cost.slowdown = 1.1;
   open().store_compute(setup_, rates, cost);
   const MachineCache later = open();
   const auto found = later.find_compute(setup_, rates);
@@ -143,6 +144,7 @@ TEST_F(MachineCacheTest, KeepsTheCostOfLayersByTheirShapesAndArithmetic) {
   EXPECT_EQ(found->block_backward.of, cost.block_backward.of);
   EXPECT_EQ(found->head_forward.of, cost.head_forward.of);
   EXPECT_EQ(found->embedding_backward.of, cost.embedding_backward.of);
+  EXPECT_EQ(found->slowdown, cost.slowdown);
   EXPECT_FALSE(later.find_compute(setup_of(1), rates).has_value());
   rates.matmuls.front().arithmetic = Dtype::bf16;
   EXPECT_FALSE(later.find_compute(setup_, rates).has_value());

@@ -118,6 +118,7 @@ TEST_P(MeasuredCompute, AStepRunsTheOpsThatWereMeasuredAsOften) {
     const ComputeCost all =
         measure_compute(machine.setup(), machine.device(), [](std::string_view) { return 1.0; });
     EXPECT_NEAR(calls_in_step(all, 2, 4), measured_calls, 1e-9) << "an op that no step has";
+    EXPECT_NEAR(all.slowdown, 1, 1e-9) << "of ops that always take as long";
   }
 }
 
