@@ -88,12 +88,11 @@ class DriveMeasurement {
         i % 2 == 0 ? read(i, i / 2 % lower_) : write(i, lower_ + i / 2 % upper);
       });
     }
-    const std::int64_t readable = mixed > 0 ? places_ : lower_;
-    rates.read_bytes_per_s = bytes_per_s(pieces_, [&](std::int64_t i) { read(i, i % readable); });
-    const double own_s_per_byte = (processor_s() - begin_s) /
-                                  static_cast<double>((apart + 2 * mixed + pieces_) * piece_bytes_);
+    readable_ = mixed > 0 ? places_ : lower_;
+    rates.read_bytes_per_s = read_bytes_per_s();
+    const double own_s_per_byte = (processor_s() - begin_s) / transferred_bytes_;
     rates.core_s_per_byte =
-        std::max(own_s_per_byte, missed_s_per_byte(workers, readable, rates.read_bytes_per_s));
+        std::max(own_s_per_byte, missed_s_per_byte(workers, rates.read_bytes_per_s));
     return rates;
   }
 
@@ -103,16 +102,16 @@ class DriveMeasurement {
   // reads, for a host that limits a virtual machine's use of processors may only then have it pay
   // for them. The median of three; and no more than the cores can do while nothing but reads goes
   // on.
-  double missed_s_per_byte(WorkerSet& workers, std::int64_t readable, double read_bytes_per_s) {
+  double missed_s_per_byte(WorkerSet& workers, double read_bytes_per_s) {
     constexpr int kTimesBeside = 2;
     constexpr double kWorkSecondsMax = 0.1;
     std::array<double, 3> missed{};
-    const double read_s = 24 * static_cast<double>(pieces_ * piece_bytes_) / read_bytes_per_s;
+    const double read_s = 12 * static_cast<double>(pieces_ * piece_bytes_) / read_bytes_per_s;
     const CoresWork work(workers,
                          std::min(kWorkSecondsMax, read_s / (kTimesBeside * missed.size())));
     for (double& each : missed) {
       const double alone_s = work.run();
-      const Beside beside = run_beside_reads(work, kTimesBeside, readable);
+      const Beside beside = run_beside_reads(work, kTimesBeside);
       const double after_s = work.run();
       each = work.threads() * (beside.seconds + after_s - (kTimesBeside + 1) * alone_s) /
              beside.read_bytes;
@@ -125,10 +124,10 @@ class DriveMeasurement {
     double seconds;
     double read_bytes;
   };
-  Beside run_beside_reads(const CoresWork& work, int times, std::int64_t readable) {
+  Beside run_beside_reads(const CoresWork& work, int times) {
     std::packaged_task<double(std::stop_token)> read_until([&](const std::stop_token& stop) {
-      const auto enough = [&](std::int64_t done) { return done > 0 && stop.stop_requested(); };
-      return transfer_until(enough, [&](std::int64_t i) { read(i, i % readable); });
+      return transfer_until([&](std::int64_t done) { return done > 0 && stop.stop_requested(); },
+                            [&](std::int64_t i) { read(i, i % readable_); });
     });
     std::future<double> read_bytes = read_until.get_future();
     std::jthread reader(std::move(read_until));
@@ -137,10 +136,28 @@ class DriveMeasurement {
     return {seconds, read_bytes.get()};
   }
 
+  // Of the second half: a drive that is limited to a rate may be faster for a moment (Linux's
+  // control groups for 0.1 s).
   template <typename Transfer>
   double bytes_per_s(std::int64_t count, const Transfer& transfer) {
+    const std::int64_t first = count / 2;
+    transfer_until([&](std::int64_t done) { return done == first; }, transfer);
     const Stopwatch watch;
-    const double bytes = transfer_until([&](std::int64_t done) { return done == count; }, transfer);
+    const double bytes = transfer_until([&](std::int64_t done) { return done == count - first; },
+                                        [&](std::int64_t i) { transfer(first + i); });
+    return bytes / watch.seconds();
+  }
+  // Reads wear nothing out, and can take a while.
+  double read_bytes_per_s() {
+    constexpr double kSeconds = 0.2;
+    const auto transfer = [&](std::int64_t i) { read(i, i % readable_); };
+    transfer_until([&](std::int64_t done) { return done == pieces_; }, transfer);
+    const Stopwatch watch;
+    const double bytes = transfer_until(
+        [&](std::int64_t done) {
+          return done == 4 * pieces_ || (done > 0 && watch.seconds() >= kSeconds);
+        },
+        transfer);
     return bytes / watch.seconds();
   }
   // Bytes.
@@ -152,7 +169,9 @@ class DriveMeasurement {
       transfer(done);
     }
     for (io::IoGroup& group : groups_) group.wait();
-    return static_cast<double>(done * piece_bytes_);
+    const auto bytes = static_cast<double>(done * piece_bytes_);
+    transferred_bytes_ += bytes;
+    return bytes;
   }
   void write(std::int64_t i, std::int64_t place) {
     storage_.write(place * piece_bytes_, memory(i), group(i));
@@ -169,9 +188,11 @@ class DriveMeasurement {
   io::Storage& storage_;
   const PinnedBuffer& buffer_;
   std::int64_t piece_bytes_;
-  std::int64_t pieces_;  // to write
-  std::int64_t places_;  // that they go to
-  std::int64_t lower_;   // of those
+  std::int64_t pieces_;        // to write
+  std::int64_t places_;        // that they go to
+  std::int64_t lower_;         // of those
+  std::int64_t readable_ = 0;  // places that were written
+  double transferred_bytes_ = 0;
   std::vector<io::IoGroup> groups_;
 };
 
