@@ -89,7 +89,8 @@ class DriveMeasurement {
       });
     }
     readable_ = mixed > 0 ? places_ : lower_;
-    rates.read_bytes_per_s = read_bytes_per_s();
+    rates.read_bytes_per_s =
+        bytes_per_s(2 * pieces_, [&](std::int64_t i) { read(i, i % readable_); });
     const double own_s_per_byte = (processor_s() - begin_s) / transferred_bytes_;
     rates.core_s_per_byte =
         std::max(own_s_per_byte, missed_s_per_byte(workers, rates.read_bytes_per_s));
@@ -104,11 +105,15 @@ class DriveMeasurement {
   // on.
   double missed_s_per_byte(WorkerSet& workers, double read_bytes_per_s) {
     constexpr int kTimesBeside = 2;
-    constexpr double kWorkSecondsMax = 0.1;
+    constexpr double kWorkSecondsMin = 0.005;
+    constexpr double kWorkSecondsMax = 0.08;
     std::array<double, 3> missed{};
-    const double read_s = 12 * static_cast<double>(pieces_ * piece_bytes_) / read_bytes_per_s;
-    const CoresWork work(workers,
-                         std::min(kWorkSecondsMax, read_s / (kTimesBeside * missed.size())));
+    // A few times what a step may read: with little state there is nothing that this could tell,
+    // and runs start at once.
+    const double read_s = 8 * static_cast<double>(storage_.capacity_bytes()) / read_bytes_per_s;
+    const double work_s = std::min(kWorkSecondsMax, read_s / (kTimesBeside * missed.size()));
+    if (work_s < kWorkSecondsMin) return 0;
+    const CoresWork work(workers, work_s);
     for (double& each : missed) {
       const double alone_s = work.run();
       const Beside beside = run_beside_reads(work, kTimesBeside);
@@ -145,19 +150,6 @@ class DriveMeasurement {
     const Stopwatch watch;
     const double bytes = transfer_until([&](std::int64_t done) { return done == count - first; },
                                         [&](std::int64_t i) { transfer(first + i); });
-    return bytes / watch.seconds();
-  }
-  // Reads wear nothing out, and can take a while.
-  double read_bytes_per_s() {
-    constexpr double kSeconds = 0.2;
-    const auto transfer = [&](std::int64_t i) { read(i, i % readable_); };
-    transfer_until([&](std::int64_t done) { return done == pieces_; }, transfer);
-    const Stopwatch watch;
-    const double bytes = transfer_until(
-        [&](std::int64_t done) {
-          return done == 4 * pieces_ || (done > 0 && watch.seconds() >= kSeconds);
-        },
-        transfer);
     return bytes / watch.seconds();
   }
   // Bytes.

@@ -62,7 +62,7 @@ std::int64_t evaluation_pass_bytes(const RunSetup& setup) {
 
 // A small store is gone over several times.
 std::int64_t measuring_bytes(std::int64_t capacity_bytes) {
-  return std::min(256 * kMiB, 16 * capacity_bytes);
+  return std::min(256 * kMiB, 4 * capacity_bytes);
 }
 
 std::int64_t WriteForecast::commits(std::int64_t steps) const {
