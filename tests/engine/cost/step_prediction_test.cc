@@ -211,14 +211,12 @@ TEST(StepPrediction, LongComputeHidesTheRest) {
   rates.nvme = {.read_bytes_per_s = 2e9, .written_bytes_per_s = 1e9};
   const double transfers_s = predict_step(setup, rates, {}).step_s;
   ComputeCost cost = some_compute();
-  for (WorkSeconds* each : {&cost.block_forward, &cost.block_backward, &cost.head_forward}) {
-    *each = *each * 100;
-  }
-  cost.slowdown = 1.25;  // on average; the bound has the fastest
-  const double compute_s = 1.25 * seconds_of(cost, 4);
+  cost.slowdown = 100;  // what ops take on average; the bound has the fastest
+  const double compute_s = 100 * seconds_of(cost, 4);
   ASSERT_GT(compute_s, 20 * transfers_s);
   const double step_s = predict_step(setup, rates, cost).step_s;
-  EXPECT_NEAR(step_s, compute_s + 0.25 * transfers_s, 0.25 * transfers_s);
+  EXPECT_GT(step_s, compute_s);
+  EXPECT_LT(step_s, compute_s + 0.5 * transfers_s);
 }
 
 // A plan of any kind.
