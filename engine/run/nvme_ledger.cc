@@ -16,21 +16,6 @@ namespace {
 
 constexpr double kSecondsPerYear = 365.25 * 24 * 3600;
 
-struct Row {
-  const char* name;
-  io::StorageTraffic moved;
-};
-
-std::vector<Row> rows_of(const offload::Traffic& moved) {
-  using offload::Link;
-  std::vector<Row> rows;
-  for (const offload::MovedKind kind : offload::kStoredKinds) {
-    rows.push_back({name_of(kind),
-                    {moved.bytes(Link::nvme_read, kind), moved.bytes(Link::nvme_written, kind)}});
-  }
-  return rows;
-}
-
 void add(io::StorageTraffic& sum, const io::StorageTraffic& more) {
   sum.read_bytes += more.read_bytes;
   sum.written_bytes += more.written_bytes;
@@ -51,13 +36,13 @@ std::string years_text(double years) {
 }  // namespace
 
 NvmeLedger::NvmeLedger(const RunSetup& setup, const TrainingData& data, const io::Volume* volume,
-                       std::vector<io::StorageTraffic> beside)
+                       MeasuringTraffic measuring)
     : volume_(volume),
       ranks_(setup.topology.local_world_size),
       steps_(step_count(setup, data)),
       evaluations_(evaluation_count(setup, data)),
       forecast_(forecast_writes(setup, evaluation_sequences(setup, data))),
-      beside_(std::move(beside)) {
+      measuring_(std::move(measuring)) {
   if (volume == nullptr) return;
   const auto devices = static_cast<std::size_t>(volume->devices());
   const std::vector<std::int64_t> endurance =
@@ -72,7 +57,7 @@ NvmeLedger::NvmeLedger(const RunSetup& setup, const TrainingData& data, const io
     drives_.push_back(std::move(drive));
   }
   sums_.devices.resize(devices);
-  beside_.resize(devices);
+  measuring_.by_directory.resize(devices);
 }
 
 const NvmeSums* NvmeLedger::update(const offload::Ledger& ledger) {
@@ -80,7 +65,7 @@ const NvmeSums* NvmeLedger::update(const offload::Ledger& ledger) {
   sums_.moved = ledger.total();
   for (std::size_t d = 0; d < sums_.devices.size(); ++d) {
     sums_.devices[d] = volume_->device_traffic(static_cast<int>(d));
-    add(sums_.devices[d], beside_[d]);
+    if (measuring_.beside_volume) add(sums_.devices[d], measuring_.by_directory[d]);
   }
   return &sums_;
 }
@@ -100,13 +85,26 @@ io::StorageTraffic NvmeLedger::total() const {
   return total;
 }
 
-io::StorageTraffic NvmeLedger::other() const {
-  io::StorageTraffic other = total();
-  for (const Row& row : rows_of(sums_.moved)) {
-    other.read_bytes -= row.moved.read_bytes;
-    other.written_bytes -= row.moved.written_bytes;
+std::vector<NvmeLedger::Row> NvmeLedger::rows() const {
+  using offload::Link;
+  std::vector<Row> rows;
+  for (const offload::MovedKind kind : offload::kStoredKinds) {
+    const offload::Traffic& moved = sums_.moved;
+    rows.push_back({name_of(kind),
+                    {moved.bytes(Link::nvme_read, kind), moved.bytes(Link::nvme_written, kind)}});
   }
-  return other;
+  Row measuring{"measuring", {}};
+  for (const io::StorageTraffic& directory : measuring_.by_directory) {
+    add(measuring.moved, directory);
+  }
+  rows.push_back(std::move(measuring));
+  Row metadata{"metadata", total()};
+  for (const Row& row : rows) {
+    metadata.moved.read_bytes -= row.moved.read_bytes;
+    metadata.moved.written_bytes -= row.moved.written_bytes;
+  }
+  rows.push_back(std::move(metadata));
+  return rows;
 }
 
 std::string NvmeLedger::forecast_text() const {
@@ -122,8 +120,7 @@ std::string NvmeLedger::summary_text(double run_s) const {
     text += fmt::format("    {:<22}{:>12}{:>12}\n", name, format_bytes(moved.read_bytes),
                         format_bytes(moved.written_bytes));
   };
-  for (const Row& row : rows_of(sums_.moved)) add_line(row.name, row.moved);
-  add_line("measuring, metadata", other());
+  for (const Row& row : rows()) add_line(row.name, row.moved);
   for (std::size_t d = 0; d < drives_.size(); ++d) {
     const DriveLife& drive = drives_[d];
     add_line("in " + drive.path, sums_.devices[d]);
@@ -141,8 +138,7 @@ nlohmann::json NvmeLedger::summary_json(double run_s) const {
   if (volume_ == nullptr) return {};
   nlohmann::json json;
   json["planned_written_bytes"] = forecast_.total_bytes(steps_, evaluations_);
-  for (const Row& row : rows_of(sums_.moved)) json["by_kind"][row.name] = moved_json(row.moved);
-  json["by_kind"]["other"] = moved_json(other());
+  for (const Row& row : rows()) json["by_kind"][row.name] = moved_json(row.moved);
   for (std::size_t d = 0; d < drives_.size(); ++d) {
     const DriveLife& drive = drives_[d];
     nlohmann::json entry = moved_json(sums_.devices[d]);

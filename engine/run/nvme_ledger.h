@@ -17,12 +17,17 @@
 
 namespace strata::engine {
 
+// What measuring the drives moved. How much is read depends on how long that takes.
+struct MeasuringTraffic {
+  std::vector<io::StorageTraffic> by_directory;  // of the volume; or empty
+  bool beside_volume = false;                    // in files of its own, which the volume counts not
+};
+
 class NvmeLedger {
  public:
-  // `volume`: null when the plan keeps nothing on NVMe; every text is then empty. `beside`: what
-  // was moved in each of its directories, but not by it; or empty.
+  // `volume`: null when the plan keeps nothing on NVMe; every text is then empty.
   NvmeLedger(const RunSetup& setup, const TrainingData& data, const io::Volume* volume,
-             std::vector<io::StorageTraffic> beside = {});
+             MeasuringTraffic measuring = {});
 
   // The sums as of now, at an address that stays; null without a volume. Allocates nothing.
   const NvmeSums* update(const offload::Ledger& ledger);
@@ -40,8 +45,13 @@ class NvmeLedger {
  private:
   double life_share(const DriveLife& drive, double written_bytes) const;
   double life_years(const DriveLife& drive, std::int64_t written_bytes, double run_s) const;
-  // What is no state: measuring the drive, and the store's metadata: headers, superblocks, tables.
-  io::StorageTraffic other() const;
+  // The kinds of state, "measuring", and "metadata", which is all the rest: the store's headers,
+  // superblocks and tables.
+  struct Row {
+    std::string name;
+    io::StorageTraffic moved;
+  };
+  std::vector<Row> rows() const;
 
   const io::Volume* volume_;
   int ranks_;  // of this host
@@ -49,7 +59,7 @@ class NvmeLedger {
   std::int64_t evaluations_;
   WriteForecast forecast_;
   std::vector<DriveLife> drives_;
-  std::vector<io::StorageTraffic> beside_;
+  MeasuringTraffic measuring_;
   NvmeSums sums_;
 };
 

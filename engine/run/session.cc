@@ -39,6 +39,15 @@ RunStore make_store(const RunSetup& setup, const std::string& run_id,
   }
 }
 
+// In each of the volume's directories, as of now.
+std::vector<io::StorageTraffic> traffic_of(const io::Volume* volume) {
+  std::vector<io::StorageTraffic> traffic;
+  for (int d = 0; volume != nullptr && d < volume->devices(); ++d) {
+    traffic.push_back(volume->device_traffic(d));
+  }
+  return traffic;
+}
+
 }  // namespace
 
 RunStore make_new_store(const RunSetup& setup, comm::Communicator& comm,
@@ -76,12 +85,15 @@ void Session::measure() {
                              engine_options(setup_.options, engine_choice_));
   }
   io::Volume* const measured = store_.is_new ? volume() : scratch.get();
+  const std::vector<io::StorageTraffic> before = traffic_of(measured);
   rates_ = measure_machine(setup_, device(), compute_workers_, trains ? measured : nullptr, comm_,
                            kept ? &*kept : nullptr);
-  if (trains) compute_ = measure_compute(setup_, device());
-  for (int d = 0; scratch != nullptr && d < scratch->devices(); ++d) {
-    measuring_traffic_.push_back(scratch->device_traffic(d));
+  measuring_traffic_ = {traffic_of(measured), scratch != nullptr};
+  for (std::size_t d = 0; d < before.size(); ++d) {
+    measuring_traffic_.by_directory[d].read_bytes -= before[d].read_bytes;
+    measuring_traffic_.by_directory[d].written_bytes -= before[d].written_bytes;
   }
+  if (trains) compute_ = measure_compute(setup_, device());
 }
 
 StepCost Session::bound(double rows_share) const {

@@ -12,6 +12,7 @@
 #include "engine/cost/step_cost.h"
 #include "engine/plan/run_setup.h"
 #include "engine/run/compute_device.h"
+#include "engine/run/nvme_ledger.h"
 #include "engine/run/run_store.h"
 #include "engine/step/trainer.h"
 #include "io/volume.h"
@@ -44,8 +45,7 @@ class Session {
   // Null when nothing is ever on NVMe.
   io::Volume* volume() { return store_.volume.get(); }
   RunStore& store() { return store_; }
-  // What measuring the drives moved beside the volume, in each of its directories; or empty.
-  const std::vector<io::StorageTraffic>& measuring_traffic() const { return measuring_traffic_; }
+  const MeasuringTraffic& measuring_traffic() const { return measuring_traffic_; }
   // Which I/O engine carries its transfers, and why.
   const io::EngineChoice& engine_choice() const { return engine_choice_; }
   Tracer* tracer() { return tracer_.get(); }
@@ -64,7 +64,7 @@ class Session {
   RunStore store_;
   MachineRates rates_;
   ComputeCost compute_;
-  std::vector<io::StorageTraffic> measuring_traffic_;
+  MeasuringTraffic measuring_traffic_;
 };
 
 }  // namespace strata::engine

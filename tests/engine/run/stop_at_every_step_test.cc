@@ -45,8 +45,8 @@ class StopAtEveryStep : public DurableRuns, public ::testing::WithParamInterface
             "moments=nvme"};
   }
 
-  // Starts the run or goes on with it, and has it stop after `step`, or a step later when the
-  // signal comes late. Returns the step that it stopped after.
+  // Starts the run or goes on with it, and has it stop after `step`, or a step later or earlier when
+  // the signal comes late or before the step has begun. Returns the step that it stopped after.
   int stopped_after(int step, const std::string& run, const Words& options) const {
     const int before = static_cast<int>(logged(run).size());
     // The line of the step before, below that of the evaluation.
@@ -55,18 +55,19 @@ class StopAtEveryStep : public DurableRuns, public ::testing::WithParamInterface
     const ProcessResult result = process->wait();
     const int after = static_cast<int>(logged(run).size());
     EXPECT_EQ(result.exit_code, after == kSteps ? 0 : 75) << result.out << result.err;
-    EXPECT_GT(after, before);
-    return std::max(after, step);
+    EXPECT_GE(after, before);
+    return after;
   }
 
   // One run with stops at those of `steps` that lie two steps apart or more; takes them out.
   void run_with_stops(std::set<int>& steps, const std::string& run, const Words& options) const {
     auto next = steps.begin();
     while (next != steps.end()) {
-      const int step = stopped_after(*next, run, options);
-      steps.erase(step);
+      const int step = *next;
+      const int after = stopped_after(step, run, options);
+      steps.erase(after);
       // Its first step is under way when a run that goes on can be seen to do so.
-      next = steps.lower_bound(step + 2);
+      next = steps.lower_bound(std::max(after, step) + 2);
     }
     const ProcessResult rest = train(run, options + Words{"--resume"});
     EXPECT_EQ(rest.exit_code, 0) << rest.err;
