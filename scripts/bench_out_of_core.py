@@ -6,8 +6,8 @@ weights. Its step is the median after two steps of warm-up. Its bound is measure
 the run's start (bound_s of the log) and after it: the median. Cases of one group take turns over the
 rounds, so that they can be compared with each other; each has the median of its rounds. Where the
 machine's speed changes, the bounds differ (least and most) and step / bound is no better known than
-that; how much of the step the cores were at work is. A step faster than the least of its bounds is
-an error of the bound's: the exit status is 1.
+that; how much of the step the cores were at work is. A run whose step is faster than the least of
+its own bounds shows an error of the bound's: its row says so, and the exit status is 1.
 """
 import argparse
 import fnmatch
@@ -63,11 +63,9 @@ def measured_bound(program, data, options):
     """The bound of a step, from rates that are measured now."""
     words = ["--from-scratch", "--data", data, "--seq-len", str(TOKENS), "--steps", "1000",
              "--device", "cpu", "--json", *options]
-    subprocess.run([program, "tune", "--refresh", "--vary", "none", "--plans", "1", *words],
-                   check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    planned = subprocess.run([program, "plan", *words], check=True, stdout=subprocess.PIPE,
-                             stderr=subprocess.DEVNULL, text=True)
-    return json.loads(planned.stdout)["machine"]["bound"]["seconds"]
+    for command in ["tune", "--refresh", "--vary", "none", "--plans", "1"], ["plan"]:
+        done = subprocess.run([program, *command, *words], check=True, stdout=subprocess.PIPE)
+    return json.loads(done.stdout)["machine"]["bound"]["seconds"]
 
 
 def measure_run(program, data, options, steps):
@@ -90,10 +88,12 @@ def measure(program, group, data, directory, steps, rounds):
         step = statistics.median(run.step_s for run, _ in found)
         bounds = [bound for _, run_bounds in found for bound in run_bounds]
         ratio = step / statistics.median(bounds)
-        holds &= step >= LEAST * min(bounds)
+        held = all(run.step_s >= LEAST * min(run_bounds) for run, run_bounds in found)
+        holds &= held
         print(f"| {case.name} | {step:.2f} | {statistics.median(bounds):.2f} "
               f"| {min(bounds):.2f} - {max(bounds):.2f} "
-              f"| {ratio:.2f}{f' (over {case.target})' if ratio > case.target else ''} "
+              f"| {ratio:.2f}{f' (over {case.target})' if ratio > case.target else ''}"
+              f"{'' if held else ' (below its bound)'} "
               f"| {100 * statistics.median(run.cores for run, _ in found):.0f} % "
               f"| {max(run.summary['resident_peak_bytes'] for run, _ in found) / 2**20:.0f} |",
               flush=True)
@@ -110,6 +110,7 @@ def main():
     args = parser.parse_args()
     bounds_hold = True
     with tempfile.TemporaryDirectory() as folder:
+        os.environ["XDG_CACHE_HOME"] = folder  # what is measured here is not for later runs
         data = os.path.join(folder, "tokens.bin")
         write_tokens(data)
         print("| case | step s | bound s | least - most | step / bound | cores at work "
@@ -120,7 +121,7 @@ def main():
                 bounds_hold &= measure(args.program, chosen, data, args.directory, args.steps,
                                        args.rounds)
     if not bounds_hold:
-        sys.exit(f"A step took less than {LEAST} of its bound, which is then no bound.")
+        sys.exit(f"A step took less than {LEAST} of all its bounds, which are then no bounds.")
 
 
 if __name__ == "__main__":

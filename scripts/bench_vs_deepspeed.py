@@ -6,6 +6,10 @@ at norm 1 and AdamW, in bf16, from random weights, on the CPU accelerator there.
 bf16 in both (--grad-dtype bf16). Each round runs both, one after the other, in processes of their
 own. A figure of a round is the median of the steps after the first; where DeepSpeed does not get
 through its second step, its first counts, for ours still a later one, which has an update in it.
+
+PyTorch has no fast bf16 products on CPUs without AVX-512 (a hundredth of the rate of its f32 ones):
+there DeepSpeed runs in f32, which moves twice the bytes; ours stays in bf16. --peer-dtype decides
+otherwise.
 """
 import argparse
 import json
@@ -35,15 +39,17 @@ def ours(program, model, data, directory, threads, steps):
             "rss": run.summary["resident_peak_bytes"], "complete": True}
 
 
-def theirs(model, directory, threads, steps, jemalloc):
-    environment = dict(os.environ, DS_ACCELERATOR="cpu", OMP_NUM_THREADS=str(threads), RANK="0",
-                       WORLD_SIZE="1", LOCAL_RANK="0", MASTER_ADDR="127.0.0.1", MASTER_PORT="29511")
-    if jemalloc:
-        environment["LD_PRELOAD"] = jemalloc
+def theirs(model, directory, args):
+    environment = dict(os.environ, DS_ACCELERATOR="cpu", OMP_NUM_THREADS=str(args.threads),
+                       RANK="0", WORLD_SIZE="1", LOCAL_RANK="0", MASTER_ADDR="127.0.0.1",
+                       MASTER_PORT="29511")
+    if args.jemalloc:
+        environment["LD_PRELOAD"] = args.jemalloc
     with tempfile.TemporaryDirectory(dir=directory) as folder:
         done = subprocess.run([sys.executable, __file__, model, folder, "--peer", "--threads",
-                               str(threads), "--steps", str(steps + 1)], stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, text=True, env=environment)
+                               str(args.threads), "--steps", str(args.steps + 1), "--peer-dtype",
+                               args.peer_dtype], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              text=True, env=environment)
     lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"step_s"')]
     if not lines:
         sys.exit(f"DeepSpeed did not finish a step of {model}:\n{done.stderr[-2000:]}")
@@ -52,16 +58,31 @@ def theirs(model, directory, threads, steps, jemalloc):
             "rss": max(line["rss"] for line in lines), "complete": done.returncode == 0}
 
 
-def run_peer(model, directory, threads, steps):
+def fastest_dtype(threads):
+    """Of PyTorch's matrix products here."""
+    import torch
+    torch.set_num_threads(threads)
+
+    def seconds(dtype):
+        a, b = torch.ones(256, 768, dtype=dtype), torch.ones(768, 768, dtype=dtype)
+        a @ b
+        begin = time.perf_counter()
+        a @ b
+        return time.perf_counter() - begin
+    return "bf16" if seconds(torch.bfloat16) < 2 * seconds(torch.float32) else "f32"
+
+
+def run_peer(model, directory, threads, steps, dtype):
     """Prints a line for every step."""
     import deepspeed
     import torch
     from transformers import GPT2Config, GPT2LMHeadModel
     torch.set_num_threads(threads)
     layers, hidden, heads = SHAPES[model]
+    element_bytes = {"bf16": 2, "f32": 4}[dtype]
     offload = {"device": "nvme", "nvme_path": directory, "pin_memory": True}
     config = {
-        "train_micro_batch_size_per_gpu": SEQUENCES, "bf16": {"enabled": True},
+        "train_micro_batch_size_per_gpu": SEQUENCES, "bf16": {"enabled": dtype == "bf16"},
         "gradient_clipping": 1.0, "steps_per_print": 1000,
         "optimizer": {"type": "AdamW", "params": {"lr": 3e-4, "weight_decay": 0.1}},
         "aio": {"block_size": 1 << 20, "queue_depth": 8, "overlap_events": True},
@@ -72,8 +93,8 @@ def run_peer(model, directory, threads, steps):
             "stage3_param_persistence_threshold": int(1e4),
             "offload_optimizer": dict(offload, buffer_count=12, pipeline_read=True,
                                       pipeline_write=True),
-            "offload_param": dict(offload, buffer_count=60, buffer_size=int(5.6e7),
-                                  max_in_cpu=0)}}
+            "offload_param": dict(offload, buffer_count=120 // element_bytes,
+                                  buffer_size=int(5.6e7), max_in_cpu=0)}}
     deepspeed.init_distributed(dist_backend="gloo")
     with deepspeed.zero.Init(config_dict_or_path=config):
         network = GPT2LMHeadModel(GPT2Config(
@@ -96,14 +117,14 @@ def compare(args, model, data):
     strata, deepspeed = [], []
     for _ in range(args.rounds):
         strata.append(ours(args.program, model, data, args.directory, args.threads, args.steps))
-        deepspeed.append(theirs(model, args.directory, args.threads, args.steps, args.jemalloc))
+        deepspeed.append(theirs(model, args.directory, args))
     step, bound = (statistics.median(r[key] for r in strata) for key in ("step_s", "bound_s"))
     theirs_s = statistics.median(r["step_s"] for r in deepspeed)
     ratio = statistics.median(d["step_s"] / s["step_s"] for s, d in zip(strata, deepspeed))
     memory = max(r["rss"] for r in strata), max(r["rss"] for r in deepspeed)
     ended = "" if all(r["complete"] for r in deepspeed) else " (ends in an error)"
-    print(f"| {model} | {step:.2f} | {step / bound:.2f} | {theirs_s:.2f}{ended} | {ratio:.2f} | "
-          f"{memory[0] / 1e9:.2f} | {memory[1] / 1e9:.2f} | {memory[0] / memory[1]:.3f} |",
+    print(f"| {model} | {args.peer_dtype} | {step:.2f} | {step / bound:.2f} | {theirs_s:.2f}{ended} "
+          f"| {ratio:.2f} | {memory[0] / 1e9:.2f} | {memory[1] / 1e9:.2f} | {memory[0] / memory[1]:.3f} |",
           flush=True)
 
 
@@ -116,15 +137,18 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--peer-dtype", choices=["bf16", "f32"], default="")
     parser.add_argument("--peer", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.peer:
-        return run_peer(args.program, args.directory, args.threads, args.steps)
+        return run_peer(args.program, args.directory, args.threads, args.steps, args.peer_dtype)
+    args.peer_dtype = args.peer_dtype or fastest_dtype(args.threads)
     with tempfile.TemporaryDirectory() as folder:
         data = os.path.join(folder, "tokens.bin")
         write_tokens(data)
-        print("| model | Strata s | / bound | DeepSpeed s | ratio | Strata GB | DeepSpeed GB | share |"
-              "\n|---|---|---|---|---|---|---|---|")
+        print("| model | DeepSpeed's type | Strata s | / bound | DeepSpeed s | ratio "
+              "| Strata GB | DeepSpeed GB | share |"
+              "\n|---|---|---|---|---|---|---|---|---|")
         for model in args.models.split(","):
             compare(args, model, data)
 

@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kVersion = 7;
+constexpr int kVersion = 8;
 constexpr const char* kCores = "cores";
 constexpr const char* kOptimizer = "optimizer";
 constexpr const char* kArithmetic = "arithmetic";
@@ -127,7 +127,7 @@ nlohmann::json json_of(const GpuRates& gpu) {
 
 nlohmann::json json_of(const DriveRates& drives) {
   return {drives.read_bytes_per_s, drives.written_bytes_per_s, drives.mixed_bytes_per_s,
-          drives.core_s_per_byte};
+          drives.core_s_per_byte, drives.core_s_per_byte_least};
 }
 
 }  // namespace
@@ -204,7 +204,7 @@ std::optional<MachineRates> MachineCache::find_rates(
   rates.workers_share = workers_share(setup);
   if (gpu != nullptr) rates.gpu = {gpu->at(0), gpu->at(1), gpu->at(2), gpu->at(3), gpu->at(4)};
   if (!directories.empty()) {
-    rates.nvme = {drives->at(0), drives->at(1), drives->at(2), drives->at(3)};
+    rates.nvme = {drives->at(0), drives->at(1), drives->at(2), drives->at(3), drives->at(4)};
   }
   return rates;
 }

@@ -117,6 +117,7 @@ MachineRates measure_machine(const RunSetup& setup, Device& device, WorkerSet& w
   rates.checksum_bytes_per_s = cores.checksums();
   rates.optimizer_bytes_per_s = cores.optimizer();
   rates.network = measure_network(setup, device, comm);
+  comm.barrier();  // ranks share drives and processors, and measure them as they train: together
   if (storage != nullptr) rates.nvme = measure_drives(setup, device, workers, *storage);
   return rates;
 }

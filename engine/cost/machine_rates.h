@@ -25,6 +25,7 @@ struct DriveRates {
   // What a byte takes from cores that are busy, in seconds of one: the kernel's time, and on a
   // virtual machine what its host does with the same processors to serve the drive.
   double core_s_per_byte = 0;
+  double core_s_per_byte_least = 0;  // the least that was measured: what bounds count
   bool in_use() const { return read_bytes_per_s > 0; }
   // The shortest time in which so much can be read and written: side by side or one after the
   // other, whichever is faster.

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 #include <future>
+#include <limits>
 #include <span>
 #include <stop_token>
 #include <thread>
@@ -89,21 +90,28 @@ class DriveMeasurement {
       });
     }
     readable_ = mixed > 0 ? places_ : lower_;
-    rates.read_bytes_per_s =
-        bytes_per_s(2 * pieces_, [&](std::int64_t i) { read(i, i % readable_); });
+    rates.read_bytes_per_s = bytes_per_s(
+        2 * pieces_, [&](std::int64_t i) { read(i, i % readable_); }, kReadSecondsMax);
     const double own_s_per_byte = (processor_s() - begin_s) / transferred_bytes_;
-    rates.core_s_per_byte =
-        std::max(own_s_per_byte, missed_s_per_byte(workers, rates.read_bytes_per_s));
+    const Missed missed = missed_s_per_byte(workers, rates.read_bytes_per_s);
+    rates.core_s_per_byte = std::max(own_s_per_byte, missed.median);
+    rates.core_s_per_byte_least = std::max(own_s_per_byte, missed.least);
     return rates;
   }
 
  private:
+  static constexpr double kReadSecondsMax = 0.3;  // before they count, and as long again
+  static constexpr double kNoLimit = std::numeric_limits<double>::infinity();
+
+  struct Missed {
+    double least = 0;
+    double median = 0;
+  };
   // What I/O takes from cores that are all at work, in seconds of one of them per byte: by how much
   // the same work takes longer while reads go on beside it. Work goes on for a while after the
   // reads, for a host that limits a virtual machine's use of processors may only then have it pay
-  // for them. The median of three; and no more than the cores can do while nothing but reads goes
-  // on.
-  double missed_s_per_byte(WorkerSet& workers, double read_bytes_per_s) {
+  // for them. Three times; and no more than the cores can do while nothing but reads goes on.
+  Missed missed_s_per_byte(WorkerSet& workers, double read_bytes_per_s) {
     constexpr int kTimesBeside = 2;
     constexpr double kWorkSecondsMin = 0.005;
     constexpr double kWorkSecondsMax = 0.08;
@@ -112,7 +120,7 @@ class DriveMeasurement {
     // and runs start at once.
     const double read_s = 8 * static_cast<double>(storage_.capacity_bytes()) / read_bytes_per_s;
     const double work_s = std::min(kWorkSecondsMax, read_s / (kTimesBeside * missed.size()));
-    if (work_s < kWorkSecondsMin) return 0;
+    if (work_s < kWorkSecondsMin) return {};
     const CoresWork work(workers, work_s);
     for (double& each : missed) {
       const double alone_s = work.run();
@@ -122,46 +130,56 @@ class DriveMeasurement {
              beside.read_bytes;
     }
     std::ranges::sort(missed);
-    return std::min(missed[1], work.threads() / read_bytes_per_s);
+    const double most = work.threads() / read_bytes_per_s;
+    return {std::min(missed[0], most), std::min(missed[1], most)};
   }
 
   struct Beside {
     double seconds;
-    double read_bytes;
+    double read_bytes;  // within them
   };
   Beside run_beside_reads(const CoresWork& work, int times) {
     std::packaged_task<double(std::stop_token)> read_until([&](const std::stop_token& stop) {
-      return transfer_until([&](std::int64_t done) { return done > 0 && stop.stop_requested(); },
-                            [&](std::int64_t i) { read(i, i % readable_); });
+      const Stopwatch watch;
+      const double bytes = transfer_until(
+          0, [&](std::int64_t i) { return i > 0 && stop.stop_requested(); },
+          [&](std::int64_t i) { read(i, i % readable_); });
+      return bytes / watch.seconds();  // some are still under way when the work is done
     });
-    std::future<double> read_bytes = read_until.get_future();
+    std::future<double> bytes_per_s = read_until.get_future();
     std::jthread reader(std::move(read_until));
     const double seconds = work.run(times);
     reader.request_stop();
-    return {seconds, read_bytes.get()};
+    return {seconds, seconds * bytes_per_s.get()};
   }
 
   // Of the second half: a drive that is limited to a rate may be faster for a moment (Linux's
-  // control groups for 0.1 s).
+  // control groups for 0.1 s). A half that takes longer than `seconds_max` ends there.
   template <typename Transfer>
-  double bytes_per_s(std::int64_t count, const Transfer& transfer) {
-    const std::int64_t first = count / 2;
-    transfer_until([&](std::int64_t done) { return done == first; }, transfer);
-    const Stopwatch watch;
-    const double bytes = transfer_until([&](std::int64_t done) { return done == count - first; },
-                                        [&](std::int64_t i) { transfer(first + i); });
-    return bytes / watch.seconds();
+  double bytes_per_s(std::int64_t count, const Transfer& transfer, double seconds_max = kNoLimit) {
+    const auto transfer_part = [&](std::int64_t first, std::int64_t end) {
+      const Stopwatch watch;
+      const auto enough = [&](std::int64_t i) {
+        return i == end || (i > first && watch.seconds() > seconds_max);
+      };
+      const double bytes = transfer_until(first, enough, transfer);
+      return bytes / watch.seconds();
+    };
+    const std::int64_t half = count / 2;
+    transfer_part(0, half);
+    return transfer_part(half, count);
   }
-  // Bytes.
+  // transfer(first), transfer(first + 1), …, each once the one before it in its group is complete,
+  // to where it is enough. Bytes.
   template <typename Enough, typename Transfer>
-  double transfer_until(const Enough& enough, const Transfer& transfer) {
-    std::int64_t done = 0;
-    for (; !enough(done); ++done) {
-      group(done).wait();
-      transfer(done);
+  double transfer_until(std::int64_t first, const Enough& enough, const Transfer& transfer) {
+    std::int64_t i = first;
+    for (; !enough(i); ++i) {
+      group(i).wait();
+      transfer(i);
     }
     for (io::IoGroup& group : groups_) group.wait();
-    const auto bytes = static_cast<double>(done * piece_bytes_);
+    const auto bytes = static_cast<double>((i - first) * piece_bytes_);
     transferred_bytes_ += bytes;
     return bytes;
   }
@@ -193,12 +211,14 @@ class DriveMeasurement {
 DriveRates measure_drives(const RunSetup& setup, Device& device, WorkerSet& workers,
                           io::Storage& storage) {
   const std::int64_t capacity = storage.capacity_bytes();
-  const std::int64_t in_flight =
-      std::min<std::int64_t>(4 * storage.devices(), capacity / kPageBytes);  // all different places
+  const std::int64_t pages = capacity / kPageBytes;
+  if (pages == 0) return {};
+  // All in different places, in either half of them.
+  const std::int64_t in_flight = std::clamp<std::int64_t>(pages / 2, 1, 4 * storage.devices());
   const std::int64_t room = room_in(setup, offload::Tier::host, device);
-  if (in_flight == 0) return {};
+  const std::int64_t pages_apart = std::max<std::int64_t>(1, pages / (2 * in_flight));
   const std::int64_t piece =
-      std::min({kMiB, room / in_flight, capacity / in_flight}) / kPageBytes * kPageBytes;
+      std::min({kMiB, room / in_flight / kPageBytes * kPageBytes, pages_apart * kPageBytes});
   if (piece <= 0) return {};
   const PinnedBuffer buffer = device.allocate_pinned("measurement", in_flight * piece);
   std::memset(buffer.data(), 0x5A, static_cast<std::size_t>(buffer.bytes()));

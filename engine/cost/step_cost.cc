@@ -88,7 +88,7 @@ class CostCounter {
     add(phase, CoreWork::optimizer, over(traffic.optimizer_bytes, rates_.optimizer_bytes_per_s));
     add(phase, CoreWork::checksums, over(nvme_bytes, rates_.checksum_bytes_per_s));
     add(phase, CoreWork::io,
-        static_cast<double>(nvme_bytes) * rates_.nvme.core_s_per_byte / setup_.threads);
+        static_cast<double>(nvme_bytes) * rates_.nvme.core_s_per_byte_least / setup_.threads);
     if (rates_.gpu) {
       cost[Resource::to_device] =
           over(traffic.bytes(Link::to_device), rates_.gpu->to_device_bytes_per_s);
@@ -172,7 +172,7 @@ class CostCounter {
     cost[Resource::cores] =
         rates_.workers_share * (over(bytes, rates_.checksum_bytes_per_s) +
                                 over(kPassesOverMemory * bytes, rates_.memory_bytes_per_s) +
-                                bytes * rates_.nvme.core_s_per_byte / setup_.threads);
+                                bytes * rates_.nvme.core_s_per_byte_least / setup_.threads);
     if (rates_.gpu) {
       cost[Resource::to_device] = over(bytes, rates_.gpu->to_device_bytes_per_s);
       cost[Resource::from_device] = over(bytes, rates_.gpu->from_device_bytes_per_s);

@@ -38,7 +38,7 @@ MachineRates rates_for(const RunSetup& setup) {
   rates.optimizer_bytes_per_s = 1.2e9;
   rates.checksum_bytes_per_s = 1.3e9;
   rates.network.bytes_per_s = 1.4e9;
-  rates.nvme = {1.5e9, 1.6e9, 1.7e9, 1.8e-10};
+  rates.nvme = {1.5e9, 1.6e9, 1.7e9, 1.8e-10, 1.3e-10};
   return rates;
 }
 
@@ -77,6 +77,7 @@ TEST_F(MachineCacheTest, GivesBackWhatWasStoredToALaterProcess) {
   EXPECT_EQ(found->nvme.written_bytes_per_s, rates.nvme.written_bytes_per_s);
   EXPECT_EQ(found->nvme.mixed_bytes_per_s, rates.nvme.mixed_bytes_per_s);
   EXPECT_EQ(found->nvme.core_s_per_byte, rates.nvme.core_s_per_byte);
+  EXPECT_EQ(found->nvme.core_s_per_byte_least, rates.nvme.core_s_per_byte_least);
 }
 
 TEST_F(MachineCacheTest, RatesAreOfTheirShapesFormatsAndDrives) {

@@ -6,7 +6,9 @@
 #include <cmath>
 #include <map>
 #include <mutex>
+#include <random>
 #include <string>
+#include <string_view>
 
 #include "engine/cost/compute_cost.h"
 #include "tests/engine/cost/small_machine.h"
@@ -126,6 +128,14 @@ INSTANTIATE_TEST_SUITE_P(
     Families, MeasuredCompute,
     testing::Values("gpt2:layers=2,hidden=64,heads=2,context=32,vocab=256",
                     "llama:layers=2,hidden=64,heads=4,kv-heads=2,context=32,vocab=256"));
+
+// Ops that take 1 s or 2 s, as it comes: the bound's are the fastest, and the mean is 1.5 of those.
+TEST(MeasuredCompute, KnowsHowMuchSlowerThanTheFastestOpsAre) {
+  SmallMachine machine(small_options());
+  std::minstd_rand numbers(1);
+  const auto cost = [&](std::string_view) { return numbers() % 2 == 0 ? 1.0 : 2.0; };
+  EXPECT_NEAR(measure_compute(machine.setup(), machine.device(), cost).slowdown, 1.5, 0.3);
+}
 
 // With little room: everything on NVMe and the smallest budgets that the plan accepts, in f32, with
 // one micro-batch, whose gradients are overwritten.

@@ -267,6 +267,7 @@ class RandomPlan {
     const double slower = std::min(rates.nvme.read_bytes_per_s, rates.nvme.written_bytes_per_s);
     rates.nvme.mixed_bytes_per_s = coin() ? slower * (0.7 + 1.3 * share()) : 0;
     rates.nvme.core_s_per_byte = 1 / (4 * rate());
+    rates.nvme.core_s_per_byte_least = rates.nvme.core_s_per_byte;
     if (coin()) rates.workers_share = share();
     if (coin()) rates.gpu = GpuRates{1, 1, rate(), rate()};
     if (rates.gpu && coin()) {
