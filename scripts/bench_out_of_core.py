@@ -3,11 +3,13 @@
 
 A case is a model, a batch and where the state lives; it runs in a process of its own, from random
 weights. Its step is the median after two steps of warm-up. Its bound is measured before the run, at
-the run's start (bound_s of the log) and after it: the median. Cases of one group take turns over the
-rounds, so that they can be compared with each other; each has the median of its rounds. Where the
-machine's speed changes, the bounds differ (least and most) and step / bound is no better known than
-that; how much of the step the cores were at work is. A run whose step is faster than the least of
-its own bounds shows an error of the bound's: its row says so, and the exit status is 1.
+the run's start (bound_s of the log) and after it: the median. Cases of one group take turns over
+the rounds, so that they can be compared with each other; each has the median of its rounds. Where
+the machine's speed changes, the bounds differ (least and most) and step / bound is no better known
+than that. Known then is in which share of the step its limit, cores or drive, was at work, from the
+trace of the median step; and which share of their time the processors spent. A run whose step is
+faster than the least of its own bounds shows an error of the bound's: its row says so, and the exit
+status is 1.
 """
 import argparse
 import fnmatch
@@ -94,7 +96,8 @@ def measure(program, group, data, directory, steps, rounds):
               f"| {min(bounds):.2f} - {max(bounds):.2f} "
               f"| {ratio:.2f}{f' (over {case.target})' if ratio > case.target else ''}"
               f"{'' if held else ' (below its bound)'} "
-              f"| {100 * statistics.median(run.cores for run, _ in found):.0f} % "
+              f"| {100 * statistics.median(run.at_work for run, _ in found):.1f} % "
+              f"| {100 * statistics.median(run.processors for run, _ in found):.0f} % "
               f"| {max(run.summary['resident_peak_bytes'] for run, _ in found) / 2**20:.0f} |",
               flush=True)
     return holds
@@ -113,8 +116,8 @@ def main():
         os.environ["XDG_CACHE_HOME"] = folder  # what is measured here is not for later runs
         data = os.path.join(folder, "tokens.bin")
         write_tokens(data)
-        print("| case | step s | bound s | least - most | step / bound | cores at work "
-              "| peak RSS MiB |\n|---|---|---|---|---|---|---|")
+        print("| case | step s | bound s | least - most | step / bound | limit at work "
+              "| processors | peak RSS MiB |\n|---|---|---|---|---|---|---|---|")
         for group in GROUPS:
             chosen = [case for case in group if fnmatch.fnmatch(case.name, args.cases)]
             if chosen:

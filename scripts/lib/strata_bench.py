@@ -29,7 +29,8 @@ class Trained:
     """A run's steps after the warm-up: medians."""
     step_s: float
     bound_s: float
-    cores: float  # share of the processors' time in which they were at work
+    processors: float  # share of their time in which they did anything for this process
+    at_work: float  # share of the median step in which its limit, cores or drive, was at work
     summary: dict  # the last line of --json
 
 
@@ -39,11 +40,14 @@ def train(program, data, steps, options):
         done = subprocess.run(
             [program, "train", "--from-scratch", "--data", data, "--seq-len", str(TOKENS),
              "--steps", str(steps + WARM_UP), "--device", "cpu", "--log", log.name, "--json",
-             *options],
+             "--profile", *options],
             check=True, stdout=subprocess.PIPE, text=True)
         records = [json.loads(line) for line in open(log.name)][WARM_UP:]
     processors = len(os.sched_getaffinity(0))
+    *_, profile, summary = map(json.loads, done.stdout.splitlines())
+    step = profile["profile"]["median"]
+    work = {row["row"]: sum(row["work"].values()) for row in step["rows"]}
     return Trained(statistics.median(r["step_s"] for r in records),
                    statistics.median(r["bound_s"] for r in records),
                    statistics.median(r["cpu_s"] / r["step_s"] for r in records) / processors,
-                   json.loads(done.stdout.splitlines()[-1]))
+                   max(work["cores"], work.get("drive", 0)) / step["wall_s"], summary)
