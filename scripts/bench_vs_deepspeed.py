@@ -3,13 +3,14 @@
 
 Called by scripts/bench_vs_deepspeed. A step is forward, backward with recomputed blocks, clipping
 at norm 1 and AdamW, in bf16, from random weights, on the CPU accelerator there. Gradients wait in
-bf16 in both (--grad-dtype bf16). Each round runs both, one after the other, in processes of their
-own. A figure of a round is the median of the steps after the first; where DeepSpeed does not get
-through its second step, its first counts, for ours still a later one, which has an update in it.
+bf16 in both (--grad-dtype bf16) where DeepSpeed computes in bf16. Each round runs both, one after
+the other, in processes of their own. A figure of a round is the median of the steps after the
+first; where DeepSpeed does not get through its second step, its first counts, for ours still a
+later one, which has an update in it.
 
 PyTorch has no fast bf16 products on CPUs without AVX-512 (a hundredth of the rate of its f32 ones):
-there DeepSpeed runs in f32, which moves twice the bytes; ours stays in bf16. --peer-dtype decides
-otherwise.
+there DeepSpeed runs in f32, with weights and gradients of twice the bytes; ours stays in bf16.
+--peer-dtype decides otherwise.
 """
 import argparse
 import json
@@ -53,6 +54,9 @@ def theirs(model, directory, args):
     lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"step_s"')]
     if not lines:
         sys.exit(f"DeepSpeed did not finish a step of {model}:\n{done.stderr[-2000:]}")
+    if done.returncode != 0:
+        print(f"DeepSpeed ended after {len(lines)} steps with status {done.returncode}: "
+              f"{(done.stderr.splitlines() or ['?'])[-1]}", file=sys.stderr)
     later = lines[1:] or lines
     return {"step_s": statistics.median(line["step_s"] for line in later),
             "rss": max(line["rss"] for line in lines), "complete": done.returncode == 0}
@@ -123,9 +127,9 @@ def compare(args, model, data):
     ratio = statistics.median(d["step_s"] / s["step_s"] for s, d in zip(strata, deepspeed))
     memory = max(r["rss"] for r in strata), max(r["rss"] for r in deepspeed)
     ended = "" if all(r["complete"] for r in deepspeed) else " (ends in an error)"
-    print(f"| {model} | {args.peer_dtype} | {step:.2f} | {step / bound:.2f} | {theirs_s:.2f}{ended} "
-          f"| {ratio:.2f} | {memory[0] / 1e9:.2f} | {memory[1] / 1e9:.2f} | {memory[0] / memory[1]:.3f} |",
-          flush=True)
+    print(f"| {model} | {args.peer_dtype} | {step:.2f} | {step / bound:.2f} "
+          f"| {theirs_s:.2f}{ended} | {ratio:.2f} | {memory[0] / 1e9:.2f} | {memory[1] / 1e9:.2f} "
+          f"| {memory[0] / memory[1]:.3f} |", flush=True)
 
 
 def main():

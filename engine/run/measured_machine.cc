@@ -173,9 +173,11 @@ class MachineMeasurement {
     return cost;
   }
 
-  bool knows() const { return measuring_ != Measuring::everything; }
+  bool knows() const { return measuring_ < Measuring::everything; }
   bool measures() const { return measuring_ != Measuring::nothing; }
-  bool stores() const { return ranks_.comm.topology().local_rank == 0; }
+  bool stores() const {
+    return measuring_ != Measuring::again && ranks_.comm.topology().local_rank == 0;
+  }
 
   const Measuring measuring_;
   Ranks& ranks_;

@@ -9,7 +9,8 @@
 
 namespace strata::engine {
 
-enum class Measuring : std::uint8_t { nothing, what_is_not_known, everything };
+// `again`: everything, for itself: the cache stays as it is.
+enum class Measuring : std::uint8_t { nothing, what_is_not_known, everything, again };
 
 // For the micro-batches of the space that fit on all ranks, to which it cuts the space; from the
 // cache of the machine (machine_cache.h), which it fills, as far as Measuring permits. Reserves

@@ -12,6 +12,7 @@
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "engine/run/measured_machine.h"
 #include "engine/tune/command_text.h"
@@ -23,7 +24,6 @@ namespace strata::engine {
 
 namespace {
 
-constexpr int kRounds = 2;
 constexpr int kWarmUpSteps = 2;
 constexpr int kMeasuredSteps = 3;
 constexpr const char* kThisProgram = "/proc/self/exe";
@@ -111,30 +111,19 @@ std::vector<double> steps_of(const std::string& out) {
   return step_s;
 }
 
-void run_trial(const RankedPlan& plan, MeasuredSteps& measured) {
+}  // namespace
+
+bool run_trial(const RankedPlan& plan, MeasuredSteps& measured) {
   std::vector<std::string> words = train_words(trial_options(plan.options));
   words.emplace_back("--json");
   const Ended ended = run_program(words);
   const std::vector<double> step_s = steps_of(ended.out);
   if (ended.status != 0 || step_s.empty()) {
     measured.failures.push_back(failure_text(ended));
-    return;
+    return false;
   }
   measured.step_s.insert(measured.step_s.end(), step_s.begin(), step_s.end());
-}
-
-}  // namespace
-
-std::vector<MeasuredSteps> measure_plans(std::span<const RankedPlan> plans, StatusLine& status) {
-  std::vector<MeasuredSteps> measured(plans.size());
-  for (int round = 1; round <= kRounds; ++round) {
-    for (std::size_t i = 0; i < plans.size(); ++i) {
-      status.show(fmt::format("training with plan {} of {}, round {} of {}", i + 1, plans.size(),
-                              round, kRounds));
-      run_trial(plans[i], measured[i]);
-    }
-  }
-  return measured;
+  return true;
 }
 
 }  // namespace strata::engine

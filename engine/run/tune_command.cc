@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "engine/data/training_data.h"
 #include "engine/options/json_text.h"
@@ -13,6 +14,7 @@
 #include "engine/plan/device_choice.h"
 #include "engine/plan/model_source.h"
 #include "engine/run/drive_lives.h"
+#include "engine/run/error_report.h"
 #include "engine/run/rank_devices.h"
 #include "engine/run/run_length.h"
 #include "engine/run/search_target.h"
@@ -40,21 +42,58 @@ bool none_trained(const std::vector<MeasuredSteps>& measured) {
                                           [](const auto& plan) { return plan.step_s.empty(); });
 }
 
-// Trains with the plans, measures the machine again, and makes each forecast the mean of what the
-// machine's rates before and after give.
-std::vector<MeasuredSteps> measure(const SearchTarget& target, SearchSpace& space,
+// What the plans need to know of the machine, and no more.
+SearchSpace space_of(const std::vector<RankedPlan>& plans, SearchSpace space) {
+  std::set<std::int64_t> micro_batches;
+  std::set<std::string> moments;
+  std::set<std::string> grad_dtypes;
+  for (const RankedPlan& plan : plans) {
+    micro_batches.insert(plan.setup.options.micro_batch);
+    moments.insert(plan.setup.options.moments);
+    grad_dtypes.insert(plan.setup.options.grad_dtype);
+  }
+  space.micro_batches.assign(micro_batches.begin(), micro_batches.end());
+  space.moments.assign(moments.begin(), moments.end());
+  space.grad_dtypes.assign(grad_dtypes.begin(), grad_dtypes.end());
+  return space;
+}
+
+// What was measured so far counts where it fails.
+void measure_again(const SearchTarget& target, SearchSpace& space, RepeatedForecast& forecast,
+                   Ranks& ranks) {
+  try {
+    forecast.add(model_of_target(target, space, Measuring::again, ranks).step_model());
+  } catch (const Error& e) {
+    print_notice(fmt::format("--measure: the machine was not measured again: {}", e.what()));
+  }
+}
+
+// Trains with each plan in turn, several times through the list, and measures the machine again
+// after each, so that what changes with time falls on all plans and on what is forecast of them:
+// the mean of what the rates of each time give.
+std::vector<MeasuredSteps> measure(const SearchTarget& target, const SearchSpace& space,
                                    std::vector<RankedPlan>& plans, MachineModel& model,
                                    Ranks& ranks) {
-  std::vector<MeasuredSteps> measured;
-  {
-    StatusLine status(ranks.comm);
-    without_gpu(target.options, ranks, [&] { measured = measure_plans(plans, status); });
+  constexpr int kRounds = 2;
+  StatusLine status(ranks.comm);
+  SearchSpace needed = space_of(plans, space);
+  RepeatedForecast forecast(plans);
+  std::vector<MeasuredSteps> measured(plans.size());
+  for (int round = 1; round <= kRounds; ++round) {
+    for (std::size_t i = 0; i < plans.size(); ++i) {
+      status.show(fmt::format("training with plan {} of {}, round {} of {}", i + 1, plans.size(),
+                              round, kRounds));
+      bool trained = false;
+      without_gpu(target.options, ranks, [&] { trained = run_trial(plans[i], measured[i]); });
+      if (trained) measure_again(target, needed, forecast, ranks);
+    }
   }
-  if (none_trained(measured)) return measured;
-  const MachineModel again = model_of_target(target, space, Measuring::everything, ranks);
-  model.origin = fmt::format(
-      "rates measured before and after training, whose predictions differ by {:.1f}% at most",
-      100 * take_mean(plans, again.step_model()));
+  if (forecast.times() > 1) {
+    model.origin = fmt::format(
+        "rates measured {} times, before and after each training; the predictions of one plan "
+        "differ by {:.1f}% at most",
+        forecast.times(), 100 * forecast.spread());
+  }
   return measured;
 }
 

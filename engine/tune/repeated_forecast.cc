@@ -1,44 +1,60 @@
 #include "engine/tune/repeated_forecast.h"
 
 #include <algorithm>
-#include <cmath>
+#include <array>
+#include <cstddef>
 
 namespace strata::engine {
 
 namespace {
 
-void take_mean(double& one, double other) { one = (one + other) / 2; }
+// `mean`: of as many numbers, with `number` among them.
+void add_to(double& mean, double number, int count) { mean += (number - mean) / count; }
 
 template <std::size_t kCount>
-void take_mean(std::array<double, kCount>& one, const std::array<double, kCount>& other) {
-  for (std::size_t i = 0; i < kCount; ++i) take_mean(one[i], other[i]);
+void add_to(std::array<double, kCount>& mean, const std::array<double, kCount>& numbers,
+            int count) {
+  for (std::size_t i = 0; i < kCount; ++i) add_to(mean[i], numbers[i], count);
 }
 
-void take_mean(StepCost& one, const StepCost& other) {
-  for (std::size_t p = 0; p < one.phases.size(); ++p) {
-    take_mean(one.phases[p].seconds, other.phases[p].seconds);
-    take_mean(one.phases[p].cores, other.phases[p].cores);
+void add_to(StepCost& mean, const StepCost& cost, int count) {
+  for (std::size_t p = 0; p < mean.phases.size(); ++p) {
+    add_to(mean.phases[p].seconds, cost.phases[p].seconds, count);
+    add_to(mean.phases[p].cores, cost.phases[p].cores, count);
   }
-  take_mean(one.moved_s, other.moved_s);
+  add_to(mean.moved_s, cost.moved_s, count);
 }
 
-void take_mean(StepPrediction& one, const StepPrediction& other) {
-  take_mean(one.step_s, other.step_s);
-  take_mean(one.phases_s, other.phases_s);
-  take_mean(one.busy_s, other.busy_s);
+void add_to(StepPrediction& mean, const StepPrediction& prediction, int count) {
+  add_to(mean.step_s, prediction.step_s, count);
+  add_to(mean.phases_s, prediction.phases_s, count);
+  add_to(mean.busy_s, prediction.busy_s, count);
 }
 
 }  // namespace
 
-double take_mean(std::span<RankedPlan> plans, const StepModel& again) {
-  double difference = 0;
-  for (RankedPlan& plan : plans) {
-    const StepPrediction other = again.predict(plan.setup);
-    difference = std::max(difference, std::abs(other.step_s / plan.prediction.step_s - 1));
-    take_mean(plan.prediction, other);
-    take_mean(plan.cost, again.cost(plan.setup));
+RepeatedForecast::RepeatedForecast(std::span<RankedPlan> plans) : plans_(plans) {
+  for (const RankedPlan& plan : plans) {
+    step_s_.push_back({plan.prediction.step_s, plan.prediction.step_s});
   }
-  return difference;
+}
+
+void RepeatedForecast::add(const StepModel& model) {
+  ++times_;
+  for (std::size_t i = 0; i < plans_.size(); ++i) {
+    RankedPlan& plan = plans_[i];
+    const StepPrediction prediction = model.predict(plan.setup);
+    step_s_[i].least = std::min(step_s_[i].least, prediction.step_s);
+    step_s_[i].most = std::max(step_s_[i].most, prediction.step_s);
+    add_to(plan.prediction, prediction, times_);
+    add_to(plan.cost, model.cost(plan.setup), times_);
+  }
+}
+
+double RepeatedForecast::spread() const {
+  double spread = 0;
+  for (const Range& range : step_s_) spread = std::max(spread, range.most / range.least - 1);
+  return spread;
 }
 
 }  // namespace strata::engine

@@ -45,8 +45,9 @@ class StopAtEveryStep : public DurableRuns, public ::testing::WithParamInterface
             "moments=nvme"};
   }
 
-  // Starts the run or goes on with it, and has it stop after `step`, or a step later or earlier when
-  // the signal comes late or before the step has begun. Returns the step that it stopped after.
+  // Starts the run or goes on with it, and has it stop after `step`, or a step later or earlier
+  // when the signal comes late or before the step has begun. Returns the step that it stopped
+  // after.
   int stopped_after(int step, const std::string& run, const Words& options) const {
     const int before = static_cast<int>(logged(run).size());
     // The line of the step before, below that of the evaluation.

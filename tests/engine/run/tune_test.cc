@@ -106,7 +106,7 @@ TEST_F(Tune, MeasuresWhatItPredicts) {
   EXPECT_TRUE(measured["failures"].empty()) << measured;
   EXPECT_EQ(measured["step_s"].size(), 6U);  // of two rounds
   EXPECT_GT(measured["median_s"], 0);
-  EXPECT_TRUE(mentions(report["rates"], "before and after"));
+  EXPECT_TRUE(mentions(report["rates"], "measured 3 times, before and after each training"));
 }
 
 // Steps so long that the first one leaves the numbers.

@@ -40,17 +40,21 @@ TEST(MachineModel, UpdatesTakeWhatTheyTakeInTheFormatsOfThePlan) {
 
 TEST(RepeatedForecast, TheBoundIsTheMeanToo) {
   const MachineModel before = of_updates(1e9);
-  const MachineModel after = of_updates(5e8);
   std::vector<RankedPlan> plans = {tiny_plan("f32")};
   RankedPlan& plan = plans.front();
   plan.cost = before.step_model().cost(plan.setup);
   plan.prediction = before.step_model().predict(plan.setup);
   const double bound_s = plan.cost.bound_s();
   const double step_s = plan.prediction.step_s;
-  EXPECT_NEAR(take_mean(plans, after.step_model()), 1, 1e-9);  // twice as long
-  EXPECT_NEAR(plan.cost.bound_s(), 1.5 * bound_s, 1e-9 * bound_s);
-  EXPECT_NEAR(plan.prediction.step_s, 1.5 * step_s, 1e-9 * step_s);
-  EXPECT_NEAR(plan.prediction.busy(engine::Resource::cores), 1.5 * step_s, 1e-9 * step_s);
+  engine::RepeatedForecast forecast(plans);
+  forecast.add(of_updates(5e8).step_model());   // twice as long
+  forecast.add(of_updates(25e7).step_model());  // four times
+  const double mean = (1.0 + 2 + 4) / 3;
+  EXPECT_EQ(forecast.times(), 3);
+  EXPECT_NEAR(forecast.spread(), 3, 1e-9);
+  EXPECT_NEAR(plan.cost.bound_s(), mean * bound_s, 1e-9 * bound_s);
+  EXPECT_NEAR(plan.prediction.step_s, mean * step_s, 1e-9 * step_s);
+  EXPECT_NEAR(plan.prediction.busy(engine::Resource::cores), mean * step_s, 1e-9 * step_s);
 }
 
 }  // namespace
