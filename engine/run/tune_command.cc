@@ -70,7 +70,7 @@ void measure_again(const SearchTarget& target, SearchSpace& space, RepeatedForec
 
 // Trains with each plan in turn, several times through the list, and measures the machine again
 // after each, so that what changes with time falls on all plans and on what is forecast of them:
-// the mean of what the rates of each time give.
+// the median of what the rates of each time give.
 std::vector<MeasuredSteps> measure(const SearchTarget& target, const SearchSpace& space,
                                    std::vector<RankedPlan>& plans, MachineModel& model,
                                    Ranks& ranks) {
@@ -92,7 +92,7 @@ std::vector<MeasuredSteps> measure(const SearchTarget& target, const SearchSpace
     model.origin = fmt::format(
         "rates measured {} times, before and after each training; the predictions of one plan "
         "differ by {:.1f}% at most",
-        forecast.times(), 100 * forecast.spread());
+        forecast.times(), 100 * forecast.take_median());
   }
   return measured;
 }

@@ -1,7 +1,8 @@
 // RepeatedForecast: what is forecast of plans by the machine's rates as they were measured at
-// several times, in the mean.
+// several times: the median, as of the steps that it is compared with.
 #pragma once
 
+#include <cstddef>
 #include <span>
 #include <vector>
 
@@ -14,23 +15,21 @@ class RepeatedForecast {
   // The plans, which outlive it, hold the first forecast.
   explicit RepeatedForecast(std::span<RankedPlan> plans);
 
-  // Makes what is forecast of the plans, the bound too, the mean of all times, of which this is one
-  // more.
   void add(const StepModel& model);
+  std::size_t times() const { return forecasts_.front().size(); }
 
-  int times() const { return times_; }
-  // By what part the longest and the shortest prediction of a step differ; of the plan where that
-  // is most.
-  double spread() const;
+  // Gives each plan the forecast, and the bound that belongs to it, whose step is the median of all
+  // times; of two in the middle the shorter one. Returns by what part the longest and the shortest
+  // prediction differ; of the plan where that is most.
+  double take_median();
 
  private:
-  struct Range {
-    double least;
-    double most;
+  struct Forecast {
+    StepPrediction prediction;
+    StepCost cost;
   };
   std::span<RankedPlan> plans_;
-  std::vector<Range> step_s_;
-  int times_ = 1;
+  std::vector<std::vector<Forecast>> forecasts_;  // of each plan, one for each time
 };
 
 }  // namespace strata::engine
