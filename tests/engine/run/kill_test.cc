@@ -30,7 +30,7 @@ using test::ProcessResult;
 
 constexpr int kKills = 9;  // of each of the six runs below
 constexpr int kSteps = 40;
-constexpr std::chrono::seconds kMpirunEnds{20};
+constexpr std::chrono::seconds kMpirunEnds{5};
 
 struct Scenario {
   const char* name;
