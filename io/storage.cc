@@ -55,11 +55,7 @@ std::string Storage::locate(std::int64_t offset_bytes) const {
 
 StorageTraffic Storage::traffic() const {
   StorageTraffic total;
-  for (int device = 0; device < devices(); ++device) {
-    const StorageTraffic one = device_traffic(device);
-    total.read_bytes += one.read_bytes;
-    total.written_bytes += one.written_bytes;
-  }
+  for (int device = 0; device < devices(); ++device) total += device_traffic(device);
   return total;
 }
 

@@ -62,6 +62,17 @@ class IoGroup {
 struct StorageTraffic {
   std::int64_t read_bytes = 0;
   std::int64_t written_bytes = 0;
+
+  StorageTraffic& operator+=(const StorageTraffic& more) {
+    read_bytes += more.read_bytes;
+    written_bytes += more.written_bytes;
+    return *this;
+  }
+  StorageTraffic& operator-=(const StorageTraffic& less) {
+    read_bytes -= less.read_bytes;
+    written_bytes -= less.written_bytes;
+    return *this;
+  }
 };
 
 class Storage {

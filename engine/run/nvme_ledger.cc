@@ -16,11 +16,6 @@ namespace {
 
 constexpr double kSecondsPerYear = 365.25 * 24 * 3600;
 
-void add(io::StorageTraffic& sum, const io::StorageTraffic& more) {
-  sum.read_bytes += more.read_bytes;
-  sum.written_bytes += more.written_bytes;
-}
-
 nlohmann::json moved_json(const io::StorageTraffic& moved) {
   return {{"read_bytes", moved.read_bytes}, {"written_bytes", moved.written_bytes}};
 }
@@ -65,7 +60,7 @@ const NvmeSums* NvmeLedger::update(const offload::Ledger& ledger) {
   sums_.moved = ledger.total();
   for (std::size_t d = 0; d < sums_.devices.size(); ++d) {
     sums_.devices[d] = volume_->device_traffic(static_cast<int>(d));
-    if (measuring_.beside_volume) add(sums_.devices[d], measuring_.by_directory[d]);
+    if (measuring_.beside_volume) sums_.devices[d] += measuring_.by_directory[d];
   }
   return &sums_;
 }
@@ -81,7 +76,7 @@ double NvmeLedger::life_years(const DriveLife& drive, std::int64_t written_bytes
 
 io::StorageTraffic NvmeLedger::total() const {
   io::StorageTraffic total;
-  for (const io::StorageTraffic& device : sums_.devices) add(total, device);
+  for (const io::StorageTraffic& device : sums_.devices) total += device;
   return total;
 }
 
@@ -94,15 +89,10 @@ std::vector<NvmeLedger::Row> NvmeLedger::rows() const {
                     {moved.bytes(Link::nvme_read, kind), moved.bytes(Link::nvme_written, kind)}});
   }
   Row measuring{"measuring", {}};
-  for (const io::StorageTraffic& directory : measuring_.by_directory) {
-    add(measuring.moved, directory);
-  }
+  for (const io::StorageTraffic& moved : measuring_.by_directory) measuring.moved += moved;
   rows.push_back(std::move(measuring));
   Row metadata{"metadata", total()};
-  for (const Row& row : rows) {
-    metadata.moved.read_bytes -= row.moved.read_bytes;
-    metadata.moved.written_bytes -= row.moved.written_bytes;
-  }
+  for (const Row& row : rows) metadata.moved -= row.moved;
   rows.push_back(std::move(metadata));
   return rows;
 }

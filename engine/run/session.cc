@@ -89,10 +89,7 @@ void Session::measure() {
   rates_ = measure_machine(setup_, device(), compute_workers_, trains ? measured : nullptr, comm_,
                            kept ? &*kept : nullptr);
   measuring_traffic_ = {traffic_of(measured), scratch != nullptr};
-  for (std::size_t d = 0; d < before.size(); ++d) {
-    measuring_traffic_.by_directory[d].read_bytes -= before[d].read_bytes;
-    measuring_traffic_.by_directory[d].written_bytes -= before[d].written_bytes;
-  }
+  for (std::size_t d = 0; d < before.size(); ++d) measuring_traffic_.by_directory[d] -= before[d];
   if (trains) compute_ = measure_compute(setup_, device());
 }
 
