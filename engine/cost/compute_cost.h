@@ -41,7 +41,8 @@ struct ComputeCost {
   WorkSeconds head_backward;
   WorkSeconds embedding_backward;
   // By how much ops take longer on average than the times above, which are of their fastest runs:
-  // what a prediction expects, and a bound does not.
+  // what a prediction expects, and of all else that the cores do but I/O where ops are theirs, and
+  // a bound does not.
   double slowdown = 1;
 
   // All of them, in this order.

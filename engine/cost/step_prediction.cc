@@ -162,10 +162,9 @@ class PredictedRun {
     WalkShape shape = walk_;
     shape.micro_batches = static_cast<int>(turns_.size());
     if (shape.micro_batches == shape.micro_batches_max) return activations_.begin(plan.accesses, 1);
-    activations_.begin(
-        offload::schedule_records(record_walk(shape, WalkKind::training).accesses,
-                                  record_count(shape), plan.record_slots, plan.record_lookahead()),
-        records_per_turn_);
+    activations_.begin(offload::schedule_records(record_walk(shape, WalkKind::training).accesses,
+                                                 plan.record_slots, plan.record_lookahead()),
+                       records_per_turn_);
   }
 
   double share_of_embedding(int unit) const { return elements(unit) / embedding_elements_; }
@@ -233,6 +232,17 @@ class PredictedRun {
   std::vector<Moment> end_of_phase_;
 };
 
+// What the cores do beside ops is measured as its fastest run, too, and meets what slows ops down
+// where they are the cores' work.
+MachineRates slowed_down(MachineRates rates, double slowdown) {
+  if (rates.gpu) return rates;
+  rates.memory_bytes_per_s /= slowdown;
+  rates.core_memory_bytes_per_s /= slowdown;
+  rates.optimizer_bytes_per_s /= slowdown;
+  rates.checksum_bytes_per_s /= slowdown;
+  return rates;
+}
+
 // The second is like those that follow: every step begins with all state on its tier.
 constexpr int kSteps = 2;
 
@@ -246,7 +256,8 @@ StepPrediction predict_step(const RunSetup& setup, const MachineRates& rates,
                             const ComputeCost& compute) {
   ComputeCost expected = compute;
   for (WorkSeconds* const part : expected.parts()) *part = *part * compute.slowdown;
-  PredictedRun run(setup, rates, expected);
+  const MachineRates expected_rates = slowed_down(rates, compute.slowdown);
+  PredictedRun run(setup, expected_rates, expected);
   for (int step = 0; step < kSteps; ++step) run.step();
   return run.result();
 }

@@ -122,7 +122,7 @@ bool run_trial(const RankedPlan& plan, MeasuredSteps& measured) {
     measured.failures.push_back(failure_text(ended));
     return false;
   }
-  measured.step_s.insert(measured.step_s.end(), step_s.begin(), step_s.end());
+  measured.add_run(step_s);
   return true;
 }
 

@@ -2,8 +2,8 @@
 // steps take.
 #pragma once
 
+#include "engine/tune/measured_steps.h"
 #include "engine/tune/plan_search.h"
-#include "engine/tune/tune_report.h"
 
 namespace strata::engine {
 

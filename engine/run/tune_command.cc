@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <utility>
 
 #include "engine/data/training_data.h"
 #include "engine/options/json_text.h"
@@ -20,6 +21,7 @@
 #include "engine/run/search_target.h"
 #include "engine/run/status_line.h"
 #include "engine/run/trial_runs.h"
+#include "engine/tune/measured_steps.h"
 #include "engine/tune/repeated_forecast.h"
 #include "engine/tune/tune_report.h"
 #include "kernels/base/error.h"
@@ -68,31 +70,38 @@ void measure_again(const SearchTarget& target, SearchSpace& space, RepeatedForec
   }
 }
 
-// Trains with each plan in turn, several times through the list, and measures the machine again
-// after each, so that what changes with time falls on all plans and on what is forecast of them:
+// Trains with each plan in turn, in rounds through the list, and measures the machine again after
+// each, so that what changes with time falls on all plans and on what is forecast of them:
 // the median of what the rates of each time give.
 std::vector<MeasuredSteps> measure(const SearchTarget& target, const SearchSpace& space,
                                    std::vector<RankedPlan>& plans, MachineModel& model,
                                    Ranks& ranks) {
-  constexpr int kRounds = 2;
   StatusLine status(ranks.comm);
   SearchSpace needed = space_of(plans, space);
   RepeatedForecast forecast(plans);
   std::vector<MeasuredSteps> measured(plans.size());
-  for (int round = 1; round <= kRounds; ++round) {
+  std::vector<double> medians;
+  double change = 0;  // of these, by the last round
+  for (int rounds = 0; !enough_rounds(rounds, measured, change); ++rounds) {
     for (std::size_t i = 0; i < plans.size(); ++i) {
-      status.show(fmt::format("training with plan {} of {}, round {} of {}", i + 1, plans.size(),
-                              round, kRounds));
+      if (rounds >= kRoundsMin && measured[i].step_s.empty()) continue;  // it only fails
+      status.show(
+          fmt::format("training with plan {} of {}, round {}", i + 1, plans.size(), rounds + 1));
       bool trained = false;
       without_gpu(target.options, ranks, [&] { trained = run_trial(plans[i], measured[i]); });
       if (trained) measure_again(target, needed, forecast, ranks);
     }
+    std::vector<double> now = forecast.medians_s();
+    for (const MeasuredSteps& plan : measured) now.push_back(plan.median_s());
+    change = largest_change(medians, now);
+    medians = std::move(now);
   }
   if (forecast.times() > 1) {
     model.origin = fmt::format(
-        "rates measured {} times, before and after each training; the predictions of one plan "
-        "differ by {:.1f}% at most",
-        forecast.times(), 100 * forecast.take_median());
+        "rates measured {} times, before and after each training; of one plan the predictions "
+        "differ by {:.1f}% at most, the trainings by {:.1f}%",
+        forecast.times(), 100 * forecast.spread(), 100 * widest_spread(measured));
+    forecast.take_median();
   }
   return measured;
 }

@@ -14,17 +14,33 @@ void RepeatedForecast::add(const StepModel& model) {
   }
 }
 
-double RepeatedForecast::take_median() {
-  double spread = 0;
-  for (std::size_t i = 0; i < plans_.size(); ++i) {
-    std::vector<Forecast>& times = forecasts_[i];
-    std::ranges::sort(times, {}, [](const Forecast& each) { return each.prediction.step_s; });
-    const Forecast& median = times[(times.size() - 1) / 2];
-    plans_[i].prediction = median.prediction;
-    plans_[i].cost = median.cost;
-    spread = std::max(spread, times.back().prediction.step_s / times.front().prediction.step_s - 1);
+double RepeatedForecast::spread() const {
+  double widest = 0;
+  for (const std::vector<Forecast>& times : forecasts_) {
+    const auto [least, most] = std::ranges::minmax_element(times, {}, predicted_s);
+    widest = std::max(widest, predicted_s(*most) / predicted_s(*least) - 1);
   }
-  return spread;
+  return widest;
+}
+
+const RepeatedForecast::Forecast& RepeatedForecast::median(std::vector<Forecast>& times) {
+  const auto middle = times.begin() + (std::ssize(times) - 1) / 2;
+  std::ranges::nth_element(times, middle, {}, predicted_s);
+  return *middle;
+}
+
+std::vector<double> RepeatedForecast::medians_s() {
+  std::vector<double> medians;
+  for (std::vector<Forecast>& times : forecasts_) medians.push_back(predicted_s(median(times)));
+  return medians;
+}
+
+void RepeatedForecast::take_median() {
+  for (std::size_t i = 0; i < plans_.size(); ++i) {
+    const Forecast& taken = median(forecasts_[i]);
+    plans_[i].prediction = taken.prediction;
+    plans_[i].cost = taken.cost;
+  }
 }
 
 }  // namespace strata::engine

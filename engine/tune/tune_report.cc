@@ -142,14 +142,6 @@ json plan_object(const TuneReport& report, std::size_t i) {
 
 }  // namespace
 
-double MeasuredSteps::median_s() const {
-  if (step_s.empty()) return 0;
-  std::vector<double> sorted = step_s;
-  std::sort(sorted.begin(), sorted.end());
-  const std::size_t middle = sorted.size() / 2;
-  return sorted.size() % 2 == 1 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
-}
-
 std::string tune_text(const TuneReport& report) {
   const std::string run = report.steps > 0 ? fmt::format("{} steps", report.steps) : "1e9 tokens";
   std::string text = fmt::format(

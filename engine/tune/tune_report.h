@@ -9,16 +9,10 @@
 
 #include "engine/cost/machine_rates.h"
 #include "engine/plan/write_forecast.h"
+#include "engine/tune/measured_steps.h"
 #include "engine/tune/plan_search.h"
 
 namespace strata::engine {
-
-// What training with a plan took.
-struct MeasuredSteps {
-  std::vector<double> step_s;         // of every step measured
-  std::vector<std::string> failures;  // one line for each time that it ended in an error
-  double median_s() const;            // 0: none
-};
 
 struct TuneReport {
   const Options& base;  // what the user gave
