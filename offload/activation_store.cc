@@ -31,28 +31,29 @@ ActivationStore::ActivationStore(StateStore& store, Device& device, Stream& comp
   }
   in_ = device.make_stream("act in");
   out_ = device.make_stream("act out");
-  memory_ = device.allocate("activation slots", plan_.record_slots * plan_.record_slot_bytes);
+  memory_ = device.allocate("activation slots", plan_.record_slots.bytes());
   if (plan_.activations == Tier::host) {
     host_records_ = device.allocate_pinned("activations", all_bytes);
   }
-  slots_ = std::vector<Slot>(static_cast<std::size_t>(plan_.record_slots));
-  for (Slot& slot : slots_) {
+  slots_ = std::vector<Slot>(static_cast<std::size_t>(plan_.record_slots.count()));
+  std::int64_t offset = 0;
+  for (int s = 0; s < plan_.record_slots.count(); ++s) {
+    Slot& slot = slots_[static_cast<std::size_t>(s)];
+    const std::int64_t bytes = plan_.record_slots.slot_bytes(s);
+    slot.data = memory_.data() + offset;
+    offset += bytes;
     slot.loaded = device.make_event();
     slot.written = device.make_event();
     slot.emptied = device.make_event();
     slot.released = device.make_event();
     if (plan_.activations == Tier::nvme) {
-      slot.staging = device.allocate_pinned("activation staging", plan_.record_slot_bytes);
+      slot.staging = device.allocate_pinned("activation staging", bytes);
       store_.register_memory(slot.staging.span());
     }
   }
 }
 
 ActivationStore::~ActivationStore() = default;
-
-std::byte* ActivationStore::slot_data(int slot) const {
-  return memory_.data() + slot * plan_.record_slot_bytes;
-}
 
 AlignedSpan ActivationStore::host_side(int record, int slot) const {
   const auto r = static_cast<std::size_t>(record);
@@ -91,7 +92,7 @@ std::byte* ActivationStore::open(int record) {
   }
   // What the slot held before is copied out: load_all() waits for that.
   compute_.wait(*slot.loaded, WaitFor::activation_ready);
-  return slot_data(access.slot);
+  return slot.data;
 }
 
 void ActivationStore::end_turn() {
@@ -160,7 +161,7 @@ void ActivationStore::load(const ScheduledAccess& access) {
     load_io_.wait();
   }
   in_->wait(*slot.released, WaitFor::activation_free);
-  in_->copy(slot_data(access.slot), host.data(), host.bytes());
+  in_->copy(slot.data, host.data(), host.bytes());
   store_.ledger().add(Account::pass, Link::to_device, MovedKind::activations, host.bytes());
   in_->record(*slot.loaded);
 }
@@ -173,7 +174,7 @@ void ActivationStore::store(int record, int index) {
     slot.loaded->synchronize();
   }
   out_->wait(*slot.written, WaitFor::activation_written);
-  out_->copy(host.data(), slot_data(index), host.bytes());
+  out_->copy(host.data(), slot.data, host.bytes());
   store_.ledger().add(Account::pass, Link::from_device, MovedKind::activations, host.bytes());
   out_->record(*slot.emptied);
   {

@@ -48,6 +48,7 @@ class ActivationStore {
 
  private:
   struct Slot {
+    std::byte* data = nullptr;  // on the device
     std::unique_ptr<Event> loaded;
     std::unique_ptr<Event> written;
     std::unique_ptr<Event> emptied;   // the copy out is done
@@ -55,7 +56,6 @@ class ActivationStore {
     PinnedBuffer staging;             // NVMe tier
     int storing = 0;                  // copies out that are not finished
   };
-  std::byte* slot_data(int slot) const;
   AlignedSpan host_side(int record, int slot) const;
   void load_all();
   void load(const ScheduledAccess& access);

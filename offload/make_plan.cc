@@ -139,13 +139,12 @@ class Planner {
   void add_checksums() { add(Tier::host, kChecksumsTag, plan_.checksum_bytes()); }
 
   void place_activations() {
+    constexpr int kSpare = 1;
     std::int64_t all = 0;
-    for (const std::int64_t bytes : input_.record_bytes) {
-      all += round_up(bytes, kPageBytes);
-      plan_.record_slot_bytes = std::max(plan_.record_slot_bytes, round_up(bytes, kPageBytes));
-    }
-    const int slots = record_slots_needed(input_.record_walk, plan_.record_lookahead()) + 1;
-    const std::int64_t in_slots = slots * plan_.record_slot_bytes;
+    for (const std::int64_t bytes : input_.record_bytes) all += round_up(bytes, kPageBytes);
+    RecordSlots slots = plan_record_slots(input_.record_walk, input_.record_bytes,
+                                          plan_.record_lookahead(), kSpare);
+    const std::int64_t in_slots = slots.bytes();
     Tier tier = Tier::nvme;
     if (input_.placement.activations) {
       tier = *input_.placement.activations;
@@ -159,7 +158,7 @@ class Planner {
       add(Tier::device, "activations", all);
       return;
     }
-    plan_.record_slots = slots;
+    plan_.record_slots = std::move(slots);
     add(Tier::device, "activation slots", in_slots);
     add(tier, "activations", all);
     if (tier != Tier::nvme) return;
@@ -241,8 +240,7 @@ class Planner {
         schedule_slots(input_.uses, plan_.gathered_units(), plan_.weight_slots, input_.prefetch);
     if (plan_.activations != Tier::device) {
       plan_.accesses =
-          schedule_records(input_.record_walk, static_cast<int>(input_.record_bytes.size()),
-                           plan_.record_slots, plan_.record_lookahead());
+          schedule_records(input_.record_walk, plan_.record_slots, plan_.record_lookahead());
     }
   }
 

@@ -133,9 +133,8 @@ struct Plan {
   Tier activations = Tier::device;
   std::vector<std::int64_t> record_bytes;
   std::vector<ScheduledAccess> accesses;  // of one pass; empty when activations is device
-  int record_slots = 0;
-  std::int64_t record_slot_bytes = 0;
-  std::vector<PlannedBuffer> buffers;  // device and host; NVMe extents too
+  RecordSlots record_slots;               // that they pass through; none there
+  std::vector<PlannedBuffer> buffers;     // device and host; NVMe extents too
   std::array<PhaseTraffic, kPhases> traffic;
   std::int64_t device_memory_bytes = 0;  // the budgets it was made for
   std::int64_t host_memory_bytes = 0;

@@ -113,9 +113,8 @@ class TrafficCounter {
     const int smaller = input_.last_pass ? 1 : 0;
     count_activations(plan_.accesses, input_.backward_turn, input_.passes - smaller);
     if (!input_.last_pass) return;
-    count_activations(schedule_records(input_.last_pass->record_walk,
-                                       static_cast<int>(input_.record_bytes.size()),
-                                       plan_.record_slots, plan_.record_lookahead()),
+    count_activations(schedule_records(input_.last_pass->record_walk, plan_.record_slots,
+                                       plan_.record_lookahead()),
                       input_.last_pass->backward_turn, 1);
   }
 

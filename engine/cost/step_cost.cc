@@ -182,7 +182,7 @@ class CostCounter {
 
   // Staging, and the device's slots.
   std::int64_t held_bytes() const {
-    std::int64_t bytes = setup_.plan.record_slots * setup_.plan.record_slot_bytes;
+    std::int64_t bytes = setup_.plan.record_slots.bytes();
     for (const offload::PlannedBuffer& buffer : setup_.plan.buffers) {
       const bool slots = buffer.tag == "gathered units" || buffer.tag == "gradient slots";
       if (slots || (buffer.tier == Tier::host && buffer.tag.ends_with(" staging"))) {

@@ -13,7 +13,7 @@ PredictedActivations::PredictedActivations(const RunSetup& setup, PredictedMachi
       machine_(machine),
       main_(main),
       compute_(compute),
-      slots_(static_cast<std::size_t>(plan_.record_slots)),
+      slots_(static_cast<std::size_t>(plan_.record_slots.count())),
       stored_(plan_.record_bytes.size(), Fluid::kBeginning) {}
 
 double PredictedActivations::bytes_of_record(const ScheduledAccess& access) const {

@@ -43,9 +43,9 @@ int dnormed_record(const WalkShape& shape, int micro_batch) {
   return normed_record(shape, micro_batch) + shape.micro_batches_max;
 }
 
-int record_count(const WalkShape& shape) {
-  const int head_records = shape.purpose == Purpose::training ? 2 : 1;
-  return (shape.block_records() + head_records) * shape.micro_batches_max;
+int saved_record(const WalkShape& shape, int layer, int micro_batch) {
+  STRATA_CHECK(shape.keeps_saved());
+  return dnormed_record(shape, micro_batch) + (1 + layer) * shape.micro_batches_max;
 }
 
 UnitWalk unit_walk(const UnitIndex& units, WalkKind kind) {
@@ -100,12 +100,12 @@ void walk_forward(Turns& turns, const WalkShape& shape, WalkKind kind) {
       t == 0 ? turns.writes(input) : turns.updates(input);
     });
   }
-  const bool keeps_saved = kind == WalkKind::training && !shape.recompute;
+  const bool keeps_saved = kind == WalkKind::training && shape.keeps_saved();
   for (int layer = 0; layer < shape.layers; ++layer) {
     each([&](int j) {
-      const int input = block_record(shape, layer, j);
-      keeps_saved ? turns.updates(input) : turns.reads(input);
+      turns.reads(block_record(shape, layer, j));
       turns.writes(block_record(shape, layer + 1, j));
+      if (keeps_saved) turns.writes(saved_record(shape, layer, j));
     });
   }
   each([&](int j) {
@@ -136,6 +136,7 @@ void walk_backward(Turns& turns, const WalkShape& shape) {
     each([&](int j) {
       turns.updates(block_record(shape, layer, j));
       turns.reads(block_record(shape, layer + 1, j));
+      if (shape.keeps_saved()) turns.reads(saved_record(shape, layer, j));
     });
   }
   const int tables = shape.token_chunks + (shape.learned_positions ? 1 : 0);

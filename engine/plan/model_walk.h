@@ -8,10 +8,10 @@
 // Each unit is visited once for all micro-batches of the pass. A tied head's chunks are those of
 // the token table.
 //
-// Records, per micro-batch: the input of every block (with `recompute` off also what its forward
-// saved), the output of the last block, the final norm's output, and the gradient of that. The
-// gradient of a block's input takes its place. Inference keeps no input longer than its block: the
-// blocks take turns with two records, and there is no gradient.
+// Records, per micro-batch: the input of every block, the output of the last block, the final
+// norm's output, and the gradient of that; with `recompute` off also what the forward of every
+// block saved. The gradient of a block's input takes its place. Inference keeps no input longer
+// than its block: the blocks take turns with two records, and there is no gradient.
 #pragma once
 
 #include <cstdint>
@@ -49,6 +49,7 @@ struct WalkShape {
   bool recompute = true;
   Purpose purpose = Purpose::training;
 
+  bool keeps_saved() const { return purpose == Purpose::training && !recompute; }
   // Records of a micro-batch that block inputs, and the last output, go to.
   int block_records() const { return purpose == Purpose::training ? layers + 1 : 2; }
 };
@@ -57,7 +58,8 @@ struct WalkShape {
 int block_record(const WalkShape& shape, int layer, int micro_batch);
 int normed_record(const WalkShape& shape, int micro_batch);   // the final norm's output
 int dnormed_record(const WalkShape& shape, int micro_batch);  // and its gradient
-int record_count(const WalkShape& shape);
+// What the forward of block `layer` saved, where it is kept.
+int saved_record(const WalkShape& shape, int layer, int micro_batch);
 
 // Units in the order they are gathered, and how many of them belong to the forward.
 struct UnitWalk {

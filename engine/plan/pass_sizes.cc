@@ -31,11 +31,6 @@ WalkShape largest_walk(const PassShape& shape, const UnitIndex& units) {
           .purpose = shape.purpose};
 }
 
-std::int64_t block_input_bytes(const PassShape& shape) {
-  return round_up(shape.micro_batch.rows() * shape.config.hidden * bytes_of(shape.precision),
-                  Device::kAlignmentBytes);
-}
-
 std::int64_t head_rows_bytes(const PassShape& shape) {
   return round_up(head_of(shape).rows_bytes(), Device::kAlignmentBytes);
 }
@@ -52,8 +47,8 @@ std::int64_t workspace_bytes(const PassShape& shape) {
 
 std::vector<std::int64_t> record_bytes(const PassShape& shape) {
   const models::OutputHead head = head_of(shape);
-  const std::int64_t input = block_input_bytes(shape);
-  const std::int64_t with_saved = input + (shape.recompute ? 0 : block_of(shape).saved_bytes());
+  const std::int64_t input =  // (B·T, C)
+      shape.micro_batch.rows() * shape.config.hidden * bytes_of(shape.precision);
   std::vector<std::int64_t> bytes;
   const auto append = [&](std::int64_t each) {
     bytes.insert(bytes.end(), static_cast<std::size_t>(shape.micro_batches_max), each);
@@ -64,10 +59,13 @@ std::vector<std::int64_t> record_bytes(const PassShape& shape) {
     append(head.normed_bytes());
     return bytes;
   }
-  for (std::int64_t layer = 0; layer < shape.config.layers; ++layer) append(with_saved);
-  append(input);
+  for (std::int64_t layer = 0; layer <= shape.config.layers; ++layer) append(input);
   append(head.normed_bytes());
   append(head.dnormed_bytes());
+  if (shape.recompute) return bytes;
+  for (std::int64_t layer = 0; layer < shape.config.layers; ++layer) {
+    append(block_of(shape).saved_bytes());
+  }
   return bytes;
 }
 

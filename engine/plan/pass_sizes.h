@@ -26,8 +26,6 @@ struct PassShape {
 // The walk of the largest pass.
 WalkShape largest_walk(const PassShape& shape, const UnitIndex& units);
 
-// The input of a block for one micro-batch, (B·T, C), as a record starts with it.
-std::int64_t block_input_bytes(const PassShape& shape);
 // Rows' statistics of the head for one micro-batch.
 std::int64_t head_rows_bytes(const PassShape& shape);
 // The tables of rotary positions, cos and then sin; 0 for a model without them.

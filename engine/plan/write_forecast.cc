@@ -47,9 +47,8 @@ std::int64_t evaluation_pass_bytes(const RunSetup& setup) {
   const Plan& plan = setup.plan;
   if (plan.activations != Tier::nvme) return 0;
   const WalkShape shape = largest_walk(setup.shape, setup.index);
-  const auto accesses =
-      offload::schedule_records(record_walk(shape, WalkKind::evaluation).accesses,
-                                record_count(shape), plan.record_slots, plan.record_lookahead());
+  const auto accesses = offload::schedule_records(record_walk(shape, WalkKind::evaluation).accesses,
+                                                  plan.record_slots, plan.record_lookahead());
   std::int64_t bytes = 0;
   for (const offload::ScheduledAccess& access : accesses) {
     const auto record = static_cast<std::size_t>(access.access.record);

@@ -87,9 +87,8 @@ const ModelPass::Walk& ModelPass::walk(WalkKind kind, std::size_t micro_batches)
   walk.uses = offload::schedule_slots(unit_walk(index_, kind).uses, plan_.gathered_units(),
                                       plan_.weight_slots, plan_.prefetch);
   if (plan_.activations != offload::Tier::device) {
-    walk.accesses =
-        offload::schedule_records(record_walk(shape, kind).accesses, record_count(shape),
-                                  plan_.record_slots, plan_.record_lookahead());
+    walk.accesses = offload::schedule_records(record_walk(shape, kind).accesses, plan_.record_slots,
+                                              plan_.record_lookahead());
   }
   return walks_.emplace_back(std::move(walk));
 }
@@ -132,8 +131,9 @@ void ModelPass::embed(std::span<const MicroBatch> batches) {
 }
 
 // Where a block's forward leaves what its backward needs.
-std::byte* ModelPass::saved_of(std::byte* input_record) {
-  return shape_.recompute ? saved_.data() : input_record + block_input_bytes(shape_);
+std::byte* ModelPass::open_saved(int layer, int micro_batch) {
+  return shape_.recompute ? saved_.data()
+                          : activations_.open(saved_record(walk_shape_, layer, micro_batch));
 }
 
 models::HeadMemory ModelPass::head_memory(int micro_batch, std::byte* normed,
@@ -148,7 +148,8 @@ void ModelPass::blocks_forward(std::span<const MicroBatch> batches, WalkKind kin
       const int micro = static_cast<int>(j);
       std::byte* const x = activations_.open(block_record(walk_shape_, layer, micro));
       std::byte* const out = activations_.open(block_record(walk_shape_, layer + 1, micro));
-      std::byte* const saved = kind == WalkKind::training ? saved_of(x) : saved_.data();
+      std::byte* const saved =
+          kind == WalkKind::training ? open_saved(layer, micro) : saved_.data();
       block_.forward(compute_, batches[j].batch, lease.data(), x, saved, out);
       activations_.end_turn();
     }
@@ -234,7 +235,7 @@ void ModelPass::blocks_backward(std::span<const MicroBatch> batches, PassOrder o
       const Batch batch = batches[j].batch;
       std::byte* const x = activations_.open(block_record(walk_shape_, layer, micro));
       std::byte* const dout = activations_.open(block_record(walk_shape_, layer + 1, micro));
-      std::byte* const saved = saved_of(x);
+      std::byte* const saved = open_saved(layer, micro);
       if (shape_.recompute) block_.recompute(compute_, batch, lease.data(), x, saved);
       block_.backward(compute_, batch, lease.data(), gradients, into(micro), x, saved, dout, x,
                       workspace_.data());

@@ -82,7 +82,7 @@ class ModelPass {
   void final_norm(std::span<const MicroBatch> batches);
 
   float* open_gradients(int unit, std::span<const MicroBatch> batches);
-  std::byte* saved_of(std::byte* input_record);
+  std::byte* open_saved(int layer, int micro_batch);
   // The head's memory of one micro-batch, whose records the caller has opened (or has not: null).
   models::HeadMemory head_memory(int micro_batch, std::byte* normed, std::byte* dnormed) const;
   const models::UnitSpec& unit(int index) const { return units_[static_cast<std::size_t>(index)]; }

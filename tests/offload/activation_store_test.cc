@@ -11,10 +11,8 @@
 namespace strata::offload {
 namespace {
 
-using testing::kRecords;
 using testing::kSlow;
 using testing::placed;
-using testing::small_input;
 using testing::SmallMachine;
 
 struct Case {
@@ -22,9 +20,17 @@ struct Case {
   int prefetch;
 };
 
+// Half of the records are small, and have slots of their own size.
+constexpr int kRecords = 12;
+
 PlanInput input_of(const Case& test) {
   PlanInput input = placed(Tier::host, test.tier);
   input.prefetch = test.prefetch;
+  testing::add_record_walk(kRecords, input);
+  input.record_bytes.clear();
+  for (int record = 0; record < kRecords; ++record) {
+    input.record_bytes.push_back(record % 2 == 0 ? 1000 : 20'000 + record);
+  }
   return input;
 }
 
@@ -32,19 +38,19 @@ PlanInput input_of(const Case& test) {
 // is read is copied out to be compared.
 class Walker {
  public:
-  Walker(SmallMachine& machine, ActivationStore& activations)
-      : machine_(machine),
+  Walker(const PlanInput& input, SmallMachine& machine, ActivationStore& activations)
+      : accesses_(input.record_walk),
+        machine_(machine),
         activations_(activations),
         patterns_(machine.device.allocate_pinned("patterns", bytes(kAccesses))),
         seen_(machine.device.allocate_pinned("seen", bytes(kAccesses))) {}
 
   void walk() {
-    const std::vector<RecordAccess> accesses = small_input().record_walk;
-    ASSERT_LE(accesses.size(), kAccesses);
+    ASSERT_LE(accesses_.size(), kAccesses);
     activations_.begin(machine_.plan.accesses);
     std::vector<std::byte> latest(kRecords);
-    for (std::size_t i = 0; i < accesses.size(); ++i) {
-      const RecordAccess& access = accesses[i];
+    for (std::size_t i = 0; i < accesses_.size(); ++i) {
+      const RecordAccess& access = accesses_[i];
       const auto record = static_cast<std::size_t>(access.record);
       const std::int64_t size = machine_.plan.record_bytes[record];
       std::byte* const data = activations_.open(access.record);
@@ -57,7 +63,7 @@ class Walker {
         std::memset(patterns_.data() + bytes(i), version_, static_cast<std::size_t>(size));
         machine_.compute->copy(data, patterns_.data() + bytes(i), size);
       }
-      const bool last_of_turn = i + 1 == accesses.size() || accesses[i + 1].turn != access.turn;
+      const bool last_of_turn = i + 1 == accesses_.size() || accesses_[i + 1].turn != access.turn;
       if (last_of_turn) activations_.end_turn();
     }
     activations_.end();
@@ -66,9 +72,9 @@ class Walker {
   }
 
  private:
-  static constexpr std::size_t kAccesses = 40;
+  static constexpr std::size_t kAccesses = 45;
   static constexpr std::int64_t bytes(std::size_t accesses) {
-    return static_cast<std::int64_t>(accesses) * 8192;
+    return static_cast<std::int64_t>(accesses) * 24'576;
   }
   struct Expected {
     std::size_t access;
@@ -83,6 +89,8 @@ class Walker {
     }
     expected_.clear();
   }
+
+  const std::vector<RecordAccess> accesses_;
   SmallMachine& machine_;
   ActivationStore& activations_;
   PinnedBuffer patterns_;
@@ -97,14 +105,14 @@ class ActivationStoreOnNvme : public ActivationStoreTest {};
 TEST_P(ActivationStoreTest, RecordsKeepTheirContents) {
   SmallMachine machine(input_of(GetParam()), kSlow);
   ActivationStore activations(machine.store, machine.device, *machine.compute, machine.failure);
-  Walker walker(machine, activations);
+  Walker walker(input_of(GetParam()), machine, activations);
   for (int pass = 0; pass < 4; ++pass) walker.walk();
 }
 
 TEST_P(ActivationStoreOnNvme, MovesWhatTheScheduleSays) {
   SmallMachine machine(input_of(GetParam()), {});
   ActivationStore activations(machine.store, machine.device, *machine.compute, machine.failure);
-  Walker(machine, activations).walk();
+  Walker(input_of(GetParam()), machine, activations).walk();
   io::StorageTraffic planned;
   for (const ScheduledAccess& access : machine.plan.accesses) {
     const std::int64_t bytes = round_up(
@@ -121,7 +129,7 @@ TEST_P(ActivationStoreOnNvme, ABrokenDriveEndsTheWalk) {
   for (const std::int64_t request : {0, 1, 3}) {
     SmallMachine machine(input_of(GetParam()), {.delay_us_max = 100, .fail_request = request});
     ActivationStore activations(machine.store, machine.device, *machine.compute, machine.failure);
-    Walker walker(machine, activations);
+    Walker walker(input_of(GetParam()), machine, activations);
     EXPECT_THROW(walker.walk(), IoError) << "request " << request;
     machine.compute.reset();  // before the events that it still records
   }

@@ -6,6 +6,8 @@
 #include <random>
 #include <set>
 
+#include "kernels/base/aligned_buffer.h"
+
 namespace strata::offload {
 namespace {
 
@@ -26,6 +28,20 @@ std::vector<RecordAccess> random_walk(std::mt19937& random, int records, int tur
     }
   }
   return walk;
+}
+
+// One group of so many slots, all records being of one size.
+RecordSlots slots_for(int records, int slots) {
+  return {.groups = {RecordSlots::Group{kPageBytes, slots}},
+          .group_of = std::vector<std::uint8_t>(static_cast<std::size_t>(records), 0)};
+}
+
+std::vector<std::int64_t> equal_sizes(int records) {
+  return std::vector<std::int64_t>(static_cast<std::size_t>(records), kPageBytes);
+}
+
+int slots_needed(const std::vector<RecordAccess>& walk, int records, int lookahead) {
+  return plan_record_slots(walk, equal_sizes(records), lookahead, 0).count();
 }
 
 // Plays a schedule with version numbers for contents; the numbers a read sees are checked.
@@ -82,8 +98,8 @@ TEST_P(RecordSchedule, EveryReadSeesTheLastWrite) {
   for (int trial = 0; trial < 300; ++trial) {
     const int records = 3 + trial % 8;
     const auto walk = random_walk(random, records, 30);
-    const int slots = record_slots_needed(walk, GetParam()) + trial % 3;
-    play(schedule_records(walk, records, slots, GetParam()), records, slots);
+    const int slots = slots_needed(walk, records, GetParam()) + trial % 3;
+    play(schedule_records(walk, slots_for(records, slots), GetParam()), records, slots);
   }
 }
 
@@ -91,7 +107,7 @@ TEST_P(RecordSchedule, SlotsNeededAreThoseOpenAtOnce) {
   std::mt19937 random(5);
   for (int trial = 0; trial < 100; ++trial) {
     const auto walk = random_walk(random, 8, 20);
-    EXPECT_EQ(record_slots_needed(walk, GetParam()), most_open(walk, GetParam()));
+    EXPECT_EQ(slots_needed(walk, 8, GetParam()), most_open(walk, GetParam()));
   }
 }
 
@@ -100,8 +116,8 @@ TEST_P(RecordSchedule, ReplacesOnlySlotsOfEarlierTurns) {
   std::mt19937 random(6);
   for (int trial = 0; trial < 100; ++trial) {
     const auto walk = random_walk(random, 9, 30);
-    const int slots = record_slots_needed(walk, GetParam());
-    const auto schedule = schedule_records(walk, 9, slots, GetParam());
+    const int slots = slots_needed(walk, 9, GetParam());
+    const auto schedule = schedule_records(walk, slots_for(9, slots), GetParam());
     for (std::size_t i = 0; i < schedule.size(); ++i) {
       for (std::size_t j = 0; j < i; ++j) {
         const bool replaced = schedule[j].slot == schedule[i].slot &&
@@ -118,11 +134,12 @@ TEST_P(RecordSchedule, NothingMovesThatNobodyNeeds) {
   std::mt19937 random(7);
   for (int trial = 0; trial < 100; ++trial) {
     const auto walk = random_walk(random, 6, 30);
-    for (const ScheduledAccess& access : schedule_records(walk, 6, 6 + GetParam(), GetParam())) {
+    const RecordSlots plenty = slots_for(6, 6 + GetParam());
+    for (const ScheduledAccess& access : schedule_records(walk, plenty, GetParam())) {
       EXPECT_FALSE(access.load || access.store) << "every record has a slot";
     }
-    const int slots = record_slots_needed(walk, GetParam());
-    const auto schedule = schedule_records(walk, 6, slots, GetParam());
+    const RecordSlots few = slots_for(6, slots_needed(walk, 6, GetParam()));
+    const auto schedule = schedule_records(walk, few, GetParam());
     for (std::size_t i = 0; i < schedule.size(); ++i) {
       if (!schedule[i].store) continue;
       const bool loaded_later =
@@ -131,6 +148,27 @@ TEST_P(RecordSchedule, NothingMovesThatNobodyNeeds) {
                         return later.load && later.access.record == schedule[i].access.record;
                       });
       EXPECT_TRUE(loaded_later);
+    }
+  }
+}
+
+// Records of two sizes: each goes to slots of its size, and contents are right in both.
+TEST_P(RecordSchedule, SmallRecordsHaveSlotsOfTheirOwn) {
+  std::mt19937 random(8);
+  for (int trial = 0; trial < 100; ++trial) {
+    const auto walk = random_walk(random, 8, 30);
+    const std::vector<std::int64_t> bytes = {25, 100'000, 24'000, 100, 25'000, 25'001, 60'000, 1};
+    const std::set<int> large = {1, 5, 6};
+    const RecordSlots slots = plan_record_slots(walk, bytes, GetParam(), trial % 2);
+    const auto [of_large, of_small] = slots.groups;
+    EXPECT_EQ(of_large.slot_bytes, 25 * kPageBytes);
+    EXPECT_EQ(of_small.slot_bytes, 7 * kPageBytes);
+    EXPECT_EQ(slots.bytes(), (25 * of_large.count + 7 * of_small.count) * kPageBytes);
+    const auto schedule = schedule_records(walk, slots, GetParam());
+    play(schedule, 8, slots.count());
+    for (const ScheduledAccess& access : schedule) {
+      const std::int64_t room = slots.slot_bytes(access.slot);
+      EXPECT_EQ(room == of_large.slot_bytes, large.contains(access.access.record));
     }
   }
 }

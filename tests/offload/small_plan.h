@@ -14,6 +14,21 @@ namespace strata::offload::testing {
 inline constexpr int kUnits = 5;
 inline constexpr int kRecords = 6;
 
+// Layer i reads record i and writes record i + 1; backward updates record i and reads i + 1.
+inline void add_record_walk(int records, PlanInput& input) {
+  int turn = 0;
+  input.record_walk = {{turn++, 0, false, true}};
+  for (int layer = 0; layer + 1 < records; ++layer, ++turn) {
+    input.record_walk.push_back({turn, layer, true, false});
+    input.record_walk.push_back({turn, layer + 1, false, true});
+  }
+  input.backward_turn = turn;
+  for (int layer = records - 1; layer-- > 0; ++turn) {
+    input.record_walk.push_back({turn, layer, true, true});
+    input.record_walk.push_back({turn, layer + 1, true, false});
+  }
+}
+
 // Everything but the budgets, which are generous.
 inline PlanInput small_input() {
   PlanInput input;
@@ -26,18 +41,7 @@ inline PlanInput small_input() {
   input.chunk_elements = 4096;
   input.block_elements = 4096;
   input.fixed = {{Tier::device, "workspace", 1000}};
-  // Layer i reads record i and writes record i + 1; backward updates record i and reads i + 1.
-  int turn = 0;
-  input.record_walk.push_back({turn++, 0, false, true});
-  for (int layer = 0; layer + 1 < kRecords; ++layer, ++turn) {
-    input.record_walk.push_back({turn, layer, true, false});
-    input.record_walk.push_back({turn, layer + 1, false, true});
-  }
-  input.backward_turn = turn;
-  for (int layer = kRecords - 1; layer-- > 0; ++turn) {
-    input.record_walk.push_back({turn, layer, true, true});
-    input.record_walk.push_back({turn, layer + 1, true, false});
-  }
+  add_record_walk(kRecords, input);
   for (int record = 0; record < kRecords; ++record) input.record_bytes.push_back(5000 + record);
   return input;
 }

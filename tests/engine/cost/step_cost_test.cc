@@ -256,7 +256,7 @@ TEST(StepCost, TheLimitIsWhatMostOfTheBoundIsSpentOn) {
 
 // What the plan holds of transfers on their way.
 std::int64_t held_bytes(const offload::Plan& plan) {
-  std::int64_t bytes = plan.record_slots * plan.record_slot_bytes;
+  std::int64_t bytes = plan.record_slots.bytes();
   for (const char* tag : {"weight staging", "optimizer staging", "gradient staging",
                           "activation staging", "gathered units", "gradient slots"}) {
     for (const offload::PlannedBuffer& buffer : plan.buffers) {
